@@ -1,0 +1,285 @@
+//! What names an intended effect: `idempotency_key`, automation, record, run id, and their hashes.
+
+use std::fmt;
+
+use hmac::{Hmac, KeyInit, Mac};
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+
+use crate::limits;
+use crate::secret::Secret;
+
+/// Why a name was refused; the sentence a user reads.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NameError {
+    /// Nothing but white space, which would make all events one.
+    #[error("{field} is blank; every intended effect needs a name of its own")]
+    Blank {
+        /// The field as the caller wrote it.
+        field: &'static str,
+    },
+    /// Over the limit of its kind.
+    #[error("{field} is {bytes} bytes long; at most {max} are allowed")]
+    TooLong {
+        /// The field as the caller wrote it.
+        field: &'static str,
+        /// What was offered.
+        bytes: usize,
+        /// What is allowed.
+        max: usize,
+    },
+    /// A control character, which breaks logs, lists and headers.
+    #[error("{field} contains the control character U+{code:04X} at byte {at}; remove it or escape it")]
+    Control {
+        /// The field as the caller wrote it.
+        field: &'static str,
+        /// The character's code point.
+        code: u32,
+        /// Where it stands.
+        at: usize,
+    },
+}
+
+fn check(field: &'static str, text: &str, max: usize) -> Result<(), NameError> {
+    if text.trim().is_empty() {
+        return Err(NameError::Blank { field });
+    }
+    if text.len() > max {
+        return Err(NameError::TooLong { field, bytes: text.len(), max });
+    }
+    match text.char_indices().find(|(_, c)| c.is_control()) {
+        Some((at, c)) => Err(NameError::Control { field, code: u32::from(c), at }),
+        None => Ok(()),
+    }
+}
+
+macro_rules! name {
+    ($(#[$doc:meta])* $name:ident, $field:literal, $max:expr) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+        #[serde(transparent)]
+        pub struct $name(String);
+
+        impl $name {
+            /// The text, exactly as accepted.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl TryFrom<&str> for $name {
+            type Error = NameError;
+            fn try_from(text: &str) -> Result<Self, NameError> {
+                check($field, text, $max)?;
+                Ok(Self(text.to_owned()))
+            }
+        }
+    };
+}
+
+name!(
+    /// Names one intended effect of one automation, e.g. `form_id:submission_id`. Compared byte for byte.
+    IdempotencyKey, "idempotency_key", limits::KEY_BYTES_MAX
+);
+name!(
+    /// The business record touched, e.g. `hubspot:contacts:ann@example.com`.
+    RecordName, "record", limits::RECORD_BYTES_MAX
+);
+name!(
+    /// Names one item of one run of the caller (execution id + node + item index).
+    RunId, "run_id", limits::RUN_ID_BYTES_MAX
+);
+
+impl IdempotencyKey {
+    /// Joins key fields so that no two different lists give one key: `a:b` + `c` ≠ `a` + `b:c` (DESIGN §4).
+    ///
+    /// Fields are joined by `:`; a `:` or `\` inside a field is preceded by `\`. Ordinary ids read as they are.
+    ///
+    /// # Errors
+    /// A field is blank (no identity), has control characters, or the whole is too long.
+    pub fn join<S: AsRef<str>>(fields: &[S]) -> Result<Self, NameError> {
+        let mut joined = String::new();
+        for (i, field) in fields.iter().enumerate() {
+            let field = field.as_ref();
+            if field.trim().is_empty() {
+                return Err(NameError::Blank { field: "idempotency_key" });
+            }
+            if i > 0 {
+                joined.push(':');
+            }
+            for c in field.chars() {
+                if matches!(c, ':' | '\\') {
+                    joined.push('\\');
+                }
+                joined.push(c);
+            }
+        }
+        Self::try_from(joined.as_str())
+    }
+}
+
+/// A named flow. Trimmed and case-folded, so that `Welcome ` and `welcome` are one automation (DESIGN §2).
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(transparent)]
+pub struct AutomationName(String);
+
+impl AutomationName {
+    /// The folded name.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl TryFrom<&str> for AutomationName {
+    type Error = NameError;
+    fn try_from(text: &str) -> Result<Self, NameError> {
+        let folded = text.trim().to_lowercase();
+        check("automation", &folded, limits::AUTOMATION_BYTES_MAX)?;
+        Ok(Self(folded))
+    }
+}
+
+impl fmt::Display for AutomationName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The 16-byte keyed hash under which a claim is found, and which outlives its text when a claim is pruned.
+///
+/// Keyed by the store's secret: without it nobody can test whether a guessed address is in a store. It is also
+/// the public id of the claim, because it tells nothing and never changes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClaimId(pub [u8; 16]);
+
+impl ClaimId {
+    /// Reads the 32 hexadecimal digits that `Display` writes.
+    pub fn parse(text: &str) -> Option<Self> {
+        let bytes = data_encoding::HEXLOWER_PERMISSIVE.decode(text.as_bytes()).ok()?;
+        Some(Self(bytes.try_into().ok()?))
+    }
+}
+
+impl fmt::Display for ClaimId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&data_encoding::HEXLOWER.encode(&self.0))
+    }
+}
+
+impl fmt::Debug for ClaimId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ClaimId({self})")
+    }
+}
+
+impl Serialize for ClaimId {
+    fn serialize<S: serde::Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        s.collect_str(self)
+    }
+}
+
+/// HMAC-SHA256 over length-prefixed parts: no two different lists of parts give the same input.
+pub(crate) fn keyed_hash(secret: &Secret, domain: &str, parts: &[&[u8]]) -> [u8; 32] {
+    let mut mac = hmac(secret.expose());
+    for part in std::iter::once(domain.as_bytes()).chain(parts.iter().copied()) {
+        mac.update(&(part.len() as u64).to_be_bytes());
+        mac.update(part);
+    }
+    mac.finalize().into_bytes().into()
+}
+
+/// HMAC-SHA256 ready to be fed; any key length is legal (RFC 2104).
+pub(crate) fn hmac(key: &[u8]) -> Hmac<Sha256> {
+    match Hmac::<Sha256>::new_from_slice(key) {
+        Ok(mac) => mac,
+        Err(_) => unreachable!("HMAC takes keys of every length"),
+    }
+}
+
+/// SHA-256 of some bytes.
+pub fn sha256(bytes: &[u8]) -> [u8; 32] {
+    Sha256::digest(bytes).into()
+}
+
+/// The secret a store makes for itself at its creation; ids, tokens and outgoing keys derive from it.
+#[derive(Clone, Debug)]
+pub struct StoreSecret(Secret);
+
+impl StoreSecret {
+    /// From 32 random bytes.
+    pub fn new(bytes: [u8; 32]) -> Self {
+        Self(Secret::new(bytes))
+    }
+
+    /// The id of the claim for (workspace, automation, key). Automations enter by number: renaming one never
+    /// forgets what was done.
+    pub fn claim_id(&self, workspace: i64, automation: i64, key: &IdempotencyKey) -> ClaimId {
+        let parts: [&[u8]; 3] = [&workspace.to_be_bytes(), &automation.to_be_bytes(), key.as_str().as_bytes()];
+        ClaimId(first16(&keyed_hash(&self.0, "claim", &parts)))
+    }
+
+    /// The 16-byte hash under which a record's holder is found.
+    pub fn record_hash(&self, workspace: i64, record: &RecordName) -> [u8; 16] {
+        let parts: [&[u8]; 2] = [&workspace.to_be_bytes(), record.as_str().as_bytes()];
+        first16(&keyed_hash(&self.0, "record", &parts))
+    }
+
+    /// The `Idempotency-Key` a step sends: the same on every attempt, another for every step and every key
+    /// generation that a person starts. It says nothing about the business key, which may be an address.
+    pub fn step_key(&self, claim: ClaimId, step: &str, key_generation: u32) -> String {
+        let parts: [&[u8]; 3] = [&claim.0, step.as_bytes(), &key_generation.to_be_bytes()];
+        format!("og-{}", data_encoding::HEXLOWER.encode(&first16(&keyed_hash(&self.0, "step", &parts))))
+    }
+
+    pub(crate) fn mac(&self, domain: &str, parts: &[&[u8]]) -> [u8; 16] {
+        first16(&keyed_hash(&self.0, domain, parts))
+    }
+}
+
+fn first16(bytes: &[u8; 32]) -> [u8; 16] {
+    let mut out = [0; 16];
+    out.copy_from_slice(&bytes[..16]);
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn ordinary_ids_join_readably() {
+        let key = IdempotencyKey::join(&["typeform", "form_response", "frmDemo7"]).unwrap();
+        assert_eq!(key.as_str(), "typeform:form_response:frmDemo7");
+    }
+
+    #[test]
+    fn blanks_and_control_characters_are_refused() {
+        assert!(matches!(IdempotencyKey::join(&["f", " "]), Err(NameError::Blank { .. })));
+        assert!(matches!(IdempotencyKey::try_from("\u{a0}"), Err(NameError::Blank { .. })));
+        assert!(matches!(IdempotencyKey::try_from("a\nb"), Err(NameError::Control { at: 1, .. })));
+        assert!(matches!(RecordName::try_from("x".repeat(513).as_str()), Err(NameError::TooLong { .. })));
+    }
+
+    #[test]
+    fn automation_names_are_folded() {
+        assert_eq!(AutomationName::try_from("  WelCome ").unwrap().as_str(), "welcome");
+    }
+
+    proptest! {
+        #[test]
+        fn joining_is_injective(
+            a in prop::collection::vec("[a:\\\\b]{1,4}", 1..4),
+            b in prop::collection::vec("[a:\\\\b]{1,4}", 1..4),
+        ) {
+            let (ka, kb) = (IdempotencyKey::join(&a).unwrap(), IdempotencyKey::join(&b).unwrap());
+            prop_assert_eq!(a == b, ka == kb);
+        }
+    }
+}
