@@ -3,8 +3,16 @@
 //! It decides what may run and nothing else: no IO, no clock, no randomness. `now`, ids and random bytes are
 //! arguments, so that every path through it can be enumerated, simulated and replayed.
 
+pub mod claim;
+pub mod decide;
+pub mod fingerprint;
+pub mod finish;
+pub mod inbox;
 pub mod key;
 pub mod limits;
+pub mod policy;
+pub mod reset;
 pub mod secret;
 pub mod time;
+pub mod token;
 pub mod webhook;

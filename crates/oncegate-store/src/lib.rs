@@ -1,1 +1,14 @@
-//! placeholder
+//! Where oncegate keeps its claims.
+//!
+//! A store loads the facts of one claim, asks [`oncegate_core::decide::decide`] (or its siblings for finish calls
+//! and people's acts), and writes what it says, all in one transaction. It knows nothing of policy and calls
+//! nobody. Everything above it speaks to the trait [`Store`]; nothing above it speaks SQL.
+
+pub mod api;
+pub mod clock;
+mod error;
+pub mod failpoint;
+pub mod sqlite;
+
+pub use api::Store;
+pub use error::StoreError;

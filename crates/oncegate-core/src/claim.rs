@@ -1,0 +1,351 @@
+//! The claim: the row for (workspace, automation, idempotency_key), and what can be read from it alone.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::fingerprint::Fingerprint;
+use crate::key::{ClaimId, RecordName, RunId};
+use crate::limits;
+use crate::policy::Ttl;
+use crate::time::{LeaseInstant, Now, Timestamp};
+use crate::token::Fence;
+
+/// The four words of `processing_state`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ProcessingState {
+    /// Nothing runs, nothing is known to have happened.
+    None,
+    /// Somebody holds an attempt.
+    Processing,
+    /// The effect happened.
+    Done,
+    /// The last attempt failed, or a person must look.
+    Error,
+}
+
+impl ProcessingState {
+    /// The word.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Processing => "processing",
+            Self::Done => "done",
+            Self::Error => "error",
+        }
+    }
+}
+
+impl fmt::Display for ProcessingState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// A start of the gate on one data directory. Later starts have higher numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, Default)]
+pub struct Boot(pub u64);
+
+/// Who holds an attempt.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Holder {
+    /// Somebody who called the gate API.
+    Caller {
+        /// The caller's name for this item of this run, if it gave one.
+        run_id: Option<RunId>,
+    },
+    /// oncegate's own runner, in the process started as this boot.
+    Runner {
+        /// Attempts of an earlier boot are certainly dead.
+        boot: Boot,
+    },
+}
+
+/// A held attempt.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Lease {
+    /// Who holds it.
+    pub holder: Holder,
+    /// `processing_started_at`: when the attempt began.
+    pub started_at: Timestamp,
+    /// When the lease was last (re)started, on the clock leases age by. Lies ahead while deferred.
+    pub renewed: LeaseInstant,
+    /// How long it is believed.
+    pub ttl: Ttl,
+    /// How often the holder repeated its claim, at most [`limits::SAME_RUN_MAX`].
+    pub same_runs: u32,
+    /// Whether a heartbeat was seen: the holder has its answer, so a repeated claim is not a lost one.
+    pub heard_from: bool,
+    /// Waiting by itself until then (`Retry-After`); the runner goes on with it.
+    pub deferred_until: Option<Timestamp>,
+    /// Whether its record, if it has one, is still its own; false once another claim took it.
+    pub holds_record: bool,
+}
+
+impl Lease {
+    /// When it goes stale, on the lease clock.
+    pub fn expires(&self) -> LeaseInstant {
+        self.renewed.after(self.ttl.get())
+    }
+
+    /// How the lease stands at `now`, seen from a process started as `boot`.
+    pub fn liveness(&self, now: Now, boot: Boot) -> Liveness {
+        match &self.holder {
+            // A deferred attempt holds nothing in memory; a restart changes nothing about it.
+            Holder::Runner { boot: started } if *started < boot && self.deferred_until.is_none() => Liveness::Orphaned,
+            Holder::Runner { .. } | Holder::Caller { .. } => match now.lease < self.expires() {
+                true => Liveness::Fresh { left: self.expires().since(now.lease) },
+                false => Liveness::Stale,
+            },
+        }
+    }
+
+    /// How far `processing_started_at` lies ahead of the store's clock, if so far that it is a clock problem.
+    pub fn clock_problem(&self, now: Now) -> Option<Duration> {
+        let ahead = self.started_at.since(now.wall);
+        (ahead > limits::CLOCK_SLACK).then_some(ahead)
+    }
+}
+
+/// What a lease is worth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Liveness {
+    /// Believed for that much longer.
+    Fresh {
+        /// Live time until it goes stale.
+        left: Duration,
+    },
+    /// The TTL passed.
+    Stale,
+    /// Held by a process that is certainly gone.
+    Orphaned,
+}
+
+/// Why a claim is in `error`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ErrorCause {
+    /// The attempt reported a failure.
+    Failed,
+    /// A request went out and no answer came; nobody can tell whether the effect happened.
+    OutcomeUnknown,
+    /// It went stale and may not run again by itself.
+    Stale,
+    /// The gate was asked to stop; the attempt was handed back and costs no retry.
+    Shutdown,
+    /// The target asked to wait for longer than the SLA.
+    AskedToWait,
+    /// A person marked it.
+    Marked,
+}
+
+impl ErrorCause {
+    /// The word stored and shown.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Failed => "failed",
+            Self::OutcomeUnknown => "outcome_unknown",
+            Self::Stale => "stale",
+            Self::Shutdown => "shutdown",
+            Self::AskedToWait => "asked_to_wait",
+            Self::Marked => "marked",
+        }
+    }
+}
+
+/// The state with what belongs to it. A `processing` without a holder or an `error` without a note does not compile.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum State {
+    /// Nothing runs.
+    None {
+        /// When the runner takes it; `None` if nobody here will.
+        due: Option<Timestamp>,
+    },
+    /// An attempt is held.
+    Processing(Lease),
+    /// The effect happened.
+    Done {
+        /// When that became known.
+        at: Timestamp,
+        /// Until when it is remembered.
+        retain_until: Timestamp,
+    },
+    /// The last attempt failed or a person must look.
+    Error {
+        /// Since when.
+        at: Timestamp,
+        /// When it may run again by itself; `None` means a person decides.
+        due: Option<Timestamp>,
+        /// Why.
+        cause: ErrorCause,
+        /// In words.
+        note: String,
+    },
+}
+
+/// Why a claim that is `none` stands in the parked list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Parked {
+    /// A caller was stopped for a passing reason; its run must be replayed where it came from.
+    NeedsReplay,
+    /// Too many first runs of one record.
+    LoopSuspected,
+    /// Its record is part of an open incident.
+    Incident,
+}
+
+impl Parked {
+    /// The word stored and shown.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::NeedsReplay => "needs_replay",
+            Self::LoopSuspected => "loop_suspected",
+            Self::Incident => "incident",
+        }
+    }
+}
+
+/// What the steps of this claim have left in the world so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub struct Progress {
+    /// Some step succeeded.
+    pub succeeded: bool,
+    /// Some step was sent and its outcome is unknown.
+    pub unknown: bool,
+}
+
+impl Progress {
+    /// Nothing has happened outside, as far as can be known.
+    pub fn is_clean(self) -> bool {
+        !self.succeeded && !self.unknown
+    }
+}
+
+/// The row the core decides on. Payload, result, `run_url` and history stay with the store.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Claim {
+    /// Its id.
+    pub id: ClaimId,
+    /// The state.
+    pub state: State,
+    /// The last attempt given, 0 before the first; never falls.
+    pub attempt: u32,
+    /// See [`Fence::generation`].
+    pub generation: u32,
+    /// The payload's fingerprint, if any came with one.
+    pub fingerprint: Option<Fingerprint>,
+    /// The record it touches.
+    pub record: Option<RecordName>,
+    /// Retries spent since the last reset.
+    pub retries_used: u32,
+    /// Stale retries spent since the last reset, at most 1.
+    pub stale_retries_used: u32,
+    /// Resumes after a restart since the last finished step.
+    pub resumes_used: u32,
+    /// How often a person reset it: what a step did before a reset does not bind the runner after it.
+    pub resets: u32,
+    /// What its steps left behind.
+    pub progress: Progress,
+    /// oncegate's own runner does the work, from a stored payload.
+    pub flow: bool,
+    /// Since when it is open (admitted, or reset); the SLA counts from here.
+    pub open_since: Timestamp,
+    /// Why it stands in the parked list.
+    pub parked: Option<Parked>,
+    /// When another payload came under its key.
+    pub mismatch_at: Option<Timestamp>,
+    /// When somebody called with a token that no longer held.
+    pub late_at: Option<Timestamp>,
+    /// A person decided that the effect shall not happen.
+    pub dismissed: bool,
+}
+
+impl Claim {
+    /// A claim nobody has run, as its first request leaves it.
+    pub fn new(id: ClaimId, now: Now) -> Self {
+        Self {
+            id,
+            state: State::None { due: None },
+            attempt: 0,
+            generation: 0,
+            fingerprint: None,
+            record: None,
+            retries_used: 0,
+            stale_retries_used: 0,
+            resumes_used: 0,
+            resets: 0,
+            progress: Progress::default(),
+            flow: false,
+            open_since: now.wall,
+            parked: None,
+            mismatch_at: None,
+            late_at: None,
+            dismissed: false,
+        }
+    }
+
+    /// The word for its state.
+    pub fn processing_state(&self) -> ProcessingState {
+        match self.state {
+            State::None { .. } => ProcessingState::None,
+            State::Processing(_) => ProcessingState::Processing,
+            State::Done { .. } => ProcessingState::Done,
+            State::Error { .. } => ProcessingState::Error,
+        }
+    }
+
+    /// The numbers a token must carry to hold.
+    pub fn fence(&self) -> Fence {
+        Fence { attempt: self.attempt, generation: self.generation }
+    }
+
+    /// `processing_started_at`, while an attempt is held.
+    pub fn started_at(&self) -> Option<Timestamp> {
+        match &self.state {
+            State::Processing(lease) => Some(lease.started_at),
+            State::None { .. } | State::Done { .. } | State::Error { .. } => None,
+        }
+    }
+
+    /// How a person names the live holder when confirming that they mean to reset it.
+    pub fn holder_name(&self) -> Option<String> {
+        match &self.state {
+            State::Processing(Lease { holder: Holder::Caller { run_id: Some(run) }, .. }) => Some(run.to_string()),
+            State::Processing(Lease { holder: Holder::Caller { run_id: None }, .. }) => {
+                Some(format!("attempt-{}", self.attempt))
+            }
+            State::Processing(Lease { holder: Holder::Runner { .. }, .. }) => {
+                Some(format!("runner-attempt-{}", self.attempt))
+            }
+            State::None { .. } | State::Done { .. } | State::Error { .. } => None,
+        }
+    }
+
+    /// Its record was taken by another claim after its lease went stale: the token is void, the claim stays
+    /// `processing` and is listed as stuck.
+    pub fn with_record_taken(mut self) -> Self {
+        self.generation += 1;
+        if let State::Processing(lease) = &mut self.state {
+            lease.holds_record = false;
+        }
+        self
+    }
+
+    /// Starts over as if new: fresh retries, no marks. Numbers never fall, so that no old token holds again.
+    pub(crate) fn reopened(mut self, due: Option<Timestamp>, now: Now) -> Self {
+        self.generation += 1;
+        self.state = State::None { due };
+        self.retries_used = 0;
+        self.stale_retries_used = 0;
+        self.resumes_used = 0;
+        self.resets += 1;
+        self.progress.unknown = false;
+        self.open_since = now.wall;
+        self.parked = None;
+        self.dismissed = false;
+        self
+    }
+}

@@ -1,0 +1,536 @@
+//! The one function that decides what may run (DESIGN §3). Every store, way in, node and simulator calls it:
+//! one table of answers, identical on every path. The first matching line wins.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::claim::{Boot, Claim, ErrorCause, Holder, Lease, Liveness, Parked, State};
+use crate::fingerprint::Fingerprint;
+use crate::key::{ClaimId, RecordName, RunId};
+use crate::limits;
+use crate::policy::{Finish, OnMismatch, OnStale, Policy, Ttl, show_duration};
+use crate::time::{Now, Timestamp};
+
+/// What the store found, loaded in the same transaction in which the changes are written.
+#[derive(Clone, Debug)]
+pub struct Facts {
+    /// The claim's id; its row may not exist yet.
+    pub id: ClaimId,
+    /// The claim's row.
+    pub claim: Option<Claim>,
+    /// When a claim of this key that has been pruned since was done.
+    pub pruned_done_at: Option<Timestamp>,
+    /// The claim that holds the requested record, other than this one.
+    pub record_holder: Option<RecordHolder>,
+    /// Whether running is held back for this automation, its source or this record.
+    pub hold: Option<Hold>,
+    /// First runs of this record in this automation within [`Policy::loop_limit`]'s window.
+    pub first_runs_of_record: u32,
+    /// What the flag home shows, if it has to be read.
+    pub flag: FlagSeen,
+    /// Stale claims of this automation since its last done.
+    pub stale_streak: u32,
+    /// Whether the request's `run_id` was seen on a claim that finished over an hour ago: it names no run.
+    pub run_id_is_constant: bool,
+    /// The present start of this gate.
+    pub boot: Boot,
+}
+
+/// Another claim that is `processing` on the same record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecordHolder {
+    /// Which claim.
+    pub id: ClaimId,
+    /// Its lease.
+    pub lease: Lease,
+}
+
+/// Why nothing of this automation or record may start now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Hold {
+    /// The automation or the source is paused.
+    Paused,
+    /// The record is part of an open incident.
+    Incident,
+}
+
+/// What was read from the flag home.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FlagSeen {
+    /// The policy asks for no reading, or it shows nothing of somebody else's.
+    Clear,
+    /// Somebody else's fresh `processing`.
+    BusyElsewhere,
+    /// It must be read and cannot be.
+    Unreadable,
+}
+
+/// What is asked.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// Who asks, and whether to start now.
+    pub start: Start,
+    /// The payload's fingerprint, if there is a payload.
+    pub fingerprint: Option<Fingerprint>,
+    /// The record to be touched, if one is declared.
+    pub record: Option<RecordName>,
+    /// A TTL for this attempt instead of the policy's.
+    pub ttl: Option<Ttl>,
+    /// A person, or an import that a person started, offers another payload for a key on which nothing happened.
+    pub correction: bool,
+}
+
+/// How to start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// The asker works itself, at once.
+    Now(Holder),
+    /// The event is stored; the runner starts it when it can (webhook intake).
+    Queue,
+}
+
+/// Why it may run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RunReason {
+    /// Nobody has run it, or a person reset it.
+    First,
+    /// It was done so long ago that retention had ended.
+    FirstAfterRetention,
+    /// An error came due.
+    Retry,
+    /// The holder went silent; the one retry that is given for that.
+    StaleRetry,
+    /// Goes on after a restart, a hand-back or a wait the target asked for; costs no retry.
+    Resumed,
+    /// The holder repeated its own claim, whose answer got lost.
+    SameRun,
+}
+
+/// Why it may not run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StopReason {
+    /// Same key, other payload or other record.
+    PayloadMismatch,
+    /// Done before; the stored result is handed out.
+    Duplicate,
+    /// A person decided that it shall not happen.
+    Dismissed,
+    /// Somebody is on it.
+    InProgress,
+    /// It failed and its next try is not due.
+    BackingOff,
+    /// Only a person can say how to go on.
+    NeedsReview,
+    /// The automation or source is paused.
+    Paused,
+    /// The record is part of an open incident.
+    Incident,
+    /// Too many first runs of one record in a short time.
+    LoopSuspected,
+    /// The flag home shows somebody else at work.
+    FlagBusy,
+    /// The flag home must be read and cannot be: fail closed, answered as 503.
+    FlagUnreadable,
+    /// Another live claim holds the record.
+    RecordBusy,
+}
+
+macro_rules! words {
+    ($ty:ident { $($variant:ident = $word:literal),+ $(,)? }) => {
+        impl $ty {
+            /// The word in JSON, history and lists.
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $word),+ }
+            }
+        }
+    };
+}
+words!(RunReason {
+    First = "first", FirstAfterRetention = "first_after_retention", Retry = "retry",
+    StaleRetry = "stale_retry", Resumed = "resumed", SameRun = "same_run",
+});
+words!(StopReason {
+    PayloadMismatch = "payload_mismatch", Duplicate = "duplicate", Dismissed = "dismissed",
+    InProgress = "in_progress", BackingOff = "backing_off", NeedsReview = "needs_review", Paused = "paused",
+    Incident = "incident", LoopSuspected = "loop_suspected", FlagBusy = "flag_busy",
+    FlagUnreadable = "flag_unreadable", RecordBusy = "record_busy",
+});
+
+/// The answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// The asker holds the attempt now.
+    Run(RunReason),
+    /// Stored; the runner starts it for this reason when it can.
+    Queued(RunReason),
+    /// Not now, or not at all.
+    Stop {
+        /// Why.
+        reason: StopReason,
+        /// When asking again may make sense, if that can be told.
+        retry_after: Option<Duration>,
+        /// What a person should know.
+        note: Option<String>,
+    },
+}
+
+/// What the store must write, all in one transaction.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Changes {
+    /// The claim's new row, if it changes.
+    pub claim: Option<Claim>,
+    /// A stale claim whose record was taken: its tokens are void ([`Claim::with_record_taken`]).
+    pub record_taken_from: Option<ClaimId>,
+    /// A caller of this automation went silent; counts towards [`Facts::stale_streak`].
+    pub went_stale: bool,
+    /// This counts as a first run of the record.
+    pub first_run: bool,
+    /// A person's correction reset the claim on the way.
+    pub corrected: bool,
+}
+
+/// A decision with its changes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// What the asker is told.
+    pub decision: Decision,
+    /// What is written.
+    pub changes: Changes,
+}
+
+/// How a candidate came past lines 1 to 6.
+struct Candidate {
+    claim: Claim,
+    reason: RunReason,
+    corrected: bool,
+    /// It is `processing` and the caller that held it went silent.
+    caller_went_stale: bool,
+}
+
+/// Decides. Pure: the same facts, request, policy and time give the same verdict.
+pub fn decide(facts: &Facts, request: &Request, policy: &Policy, now: Now) -> Verdict {
+    match known(facts, request, policy, now) {
+        Err(verdict) => *verdict,
+        Ok(candidate) => start(facts, request, policy, now, candidate),
+    }
+}
+
+fn stop(
+    reason: StopReason,
+    retry_after: Option<Duration>,
+    note: Option<String>,
+    claim: Option<Claim>,
+) -> Box<Verdict> {
+    let changes = Changes { claim, ..Changes::default() };
+    Box::new(Verdict { decision: Decision::Stop { reason, retry_after, note }, changes })
+}
+
+/// Lines 1 to 6: what is known about the key itself.
+fn known(facts: &Facts, request: &Request, policy: &Policy, now: Now) -> Result<Candidate, Box<Verdict>> {
+    let Some(claim) = &facts.claim else {
+        let reason = match facts.pruned_done_at {
+            Some(_) => RunReason::FirstAfterRetention,
+            None => RunReason::First,
+        };
+        let claim = Claim::new(facts.id, now);
+        return Ok(Candidate { claim, reason, corrected: false, caller_went_stale: false });
+    };
+    // A row whose retention has ended counts as pruned, whenever the reaper gets to it.
+    if let State::Done { retain_until, .. } = &claim.state
+        && *retain_until <= now.wall
+    {
+        let mut claim = claim.clone().reopened(None, now);
+        (claim.fingerprint, claim.record, claim.late_at, claim.mismatch_at) = (None, None, None, None);
+        claim.progress = Default::default();
+        let reason = RunReason::FirstAfterRetention;
+        return Ok(Candidate { claim, reason, corrected: false, caller_went_stale: false });
+    }
+    // Line 1.
+    if policy.on_mismatch == OnMismatch::Stop && mismatches(claim, request) {
+        let open = matches!(claim.state, State::None { .. } | State::Error { .. });
+        if !(request.correction && open && claim.progress.is_clean()) {
+            let note = format!("the key is {} with another payload or record", claim.processing_state());
+            let mut marked = claim.clone();
+            marked.mismatch_at = Some(now.wall);
+            return Err(stop(StopReason::PayloadMismatch, None, Some(note), Some(marked)));
+        }
+        let mut claim = claim.clone().reopened(None, now);
+        (claim.fingerprint, claim.record, claim.mismatch_at) = (None, None, None);
+        return Ok(Candidate { claim, reason: RunReason::First, corrected: true, caller_went_stale: false });
+    }
+    // Line 2.
+    if claim.dismissed {
+        return Err(stop(StopReason::Dismissed, None, None, None));
+    }
+    let candidate = |claim: Claim, reason| {
+        Ok(Candidate { claim, reason, corrected: false, caller_went_stale: false })
+    };
+    match &claim.state {
+        State::Done { .. } => Err(stop(StopReason::Duplicate, None, None, None)),
+        State::Processing(lease) => processing(facts, request, policy, now, claim, lease),
+        State::Error { due: Some(due), cause, .. } => match due.since(now.wall) {
+            Duration::ZERO if *cause == ErrorCause::Shutdown => candidate(claim.clone(), RunReason::Resumed),
+            Duration::ZERO => candidate(claim.clone(), RunReason::Retry),
+            // Line 5.
+            wait => Err(stop(StopReason::BackingOff, Some(wait), None, parked_for_replay(claim, request))),
+        },
+        // Line 6.
+        State::Error { due: None, note, .. } => {
+            Err(stop(StopReason::NeedsReview, None, Some(note.clone()), None))
+        }
+        State::None { .. } => candidate(claim.clone(), RunReason::First),
+    }
+}
+
+fn mismatches(claim: &Claim, request: &Request) -> bool {
+    let payload = matches!((&claim.fingerprint, &request.fingerprint), (Some(a), Some(b)) if a.differs_from(b));
+    let record = matches!((&claim.record, &request.record), (Some(a), Some(b)) if a != b);
+    payload || record
+}
+
+/// Lines 3, 4 and 6 for a claim that somebody holds.
+fn processing(
+    facts: &Facts,
+    request: &Request,
+    policy: &Policy,
+    now: Now,
+    claim: &Claim,
+    lease: &Lease,
+) -> Result<Candidate, Box<Verdict>> {
+    let candidate = |reason, caller_went_stale| {
+        Ok(Candidate { claim: claim.clone(), reason, corrected: false, caller_went_stale })
+    };
+    match lease.liveness(now, facts.boot) {
+        Liveness::Fresh { left } => {
+            if let Some(until) = lease.deferred_until {
+                let runner = matches!(request.start, Start::Now(Holder::Runner { .. }));
+                return match until.since(now.wall) {
+                    Duration::ZERO if runner => candidate(RunReason::Resumed, false),
+                    wait => Err(stop(StopReason::InProgress, Some(wait.max(MOMENT)), None, None)),
+                };
+            }
+            if is_same_run(facts, request, lease) {
+                return candidate(RunReason::SameRun, false);
+            }
+            let note = lease.clock_problem(now).map(|ahead| {
+                format!("clock problem: processing_started_at lies {} s ahead", ahead.as_secs())
+            });
+            Err(stop(StopReason::InProgress, Some(left.max(MOMENT)), note, None))
+        }
+        Liveness::Orphaned if claim.resumes_used < limits::RESUMES_MAX => candidate(RunReason::Resumed, false),
+        Liveness::Orphaned => {
+            let note = format!("resumed {} times after a restart without finishing a step", claim.resumes_used);
+            Err(into_review(claim, ErrorCause::Stale, note, false, now))
+        }
+        Liveness::Stale => {
+            let by_caller = matches!(lease.holder, Holder::Caller { .. });
+            let note = if policy.on_stale == OnStale::Hold {
+                "outcome unknown: the holder went silent and this automation must not repeat itself \
+                 (on_stale: hold); check whether it happened first"
+            } else if claim.stale_retries_used > 0 {
+                "stale twice: the holder of the stale retry went silent too"
+            } else if by_caller && facts.stale_streak >= limits::STALE_STREAK_MAX {
+                "this automation's callers never call done, so its stale claims are not retried; add the done \
+                 call, or declare `finish: at_claim`"
+            } else {
+                return candidate(RunReason::StaleRetry, by_caller);
+            };
+            Err(into_review(claim, ErrorCause::Stale, note.to_owned(), by_caller, now))
+        }
+    }
+}
+
+/// What is told instead of "at once", so that nobody asks again in a tight loop.
+const MOMENT: Duration = Duration::from_secs(1);
+
+/// Line 3: the answer to a claim can itself get lost; its own holder may repeat it.
+fn is_same_run(facts: &Facts, request: &Request, lease: &Lease) -> bool {
+    let Start::Now(Holder::Caller { run_id: Some(asked) }) = &request.start else { return false };
+    let Holder::Caller { run_id: Some(held) } = &lease.holder else { return false };
+    asked == held
+        && !facts.run_id_is_constant
+        && !lease.heard_from
+        && lease.same_runs < limits::SAME_RUN_MAX
+}
+
+/// Line 6 for a stale claim: it becomes an error that waits for a person.
+fn into_review(claim: &Claim, cause: ErrorCause, note: String, went_stale: bool, now: Now) -> Box<Verdict> {
+    let mut claim = claim.clone();
+    claim.state = State::Error { at: now.wall, due: None, cause, note: note.clone() };
+    let mut verdict = stop(StopReason::NeedsReview, None, Some(note), Some(claim));
+    verdict.changes.went_stale = went_stale;
+    verdict
+}
+
+/// A caller stopped for a passing reason does not come back by itself: its claim stands in the parked list.
+fn parked_for_replay(claim: &Claim, request: &Request) -> Option<Claim> {
+    let caller = matches!(request.start, Start::Now(Holder::Caller { .. }));
+    (caller && !claim.flow && claim.parked.is_none()).then(|| {
+        let mut claim = claim.clone();
+        claim.parked = Some(Parked::NeedsReplay);
+        claim
+    })
+}
+
+/// Lines 7 to 11: only what would run comes here.
+fn start(facts: &Facts, request: &Request, policy: &Policy, now: Now, candidate: Candidate) -> Verdict {
+    let Candidate { mut claim, reason, corrected, caller_went_stale } = candidate;
+    claim.fingerprint = request.fingerprint.or(claim.fingerprint);
+    claim.record = request.record.clone().or(claim.record);
+    let with = |decision, claim| Verdict { decision, changes: Changes { claim, corrected, ..Changes::default() } };
+    let Start::Now(holder) = &request.start else {
+        let queued = queue(facts, claim, now);
+        return with(Decision::Queued(reason), queued);
+    };
+    // The holder goes on with what it already has; nothing new starts.
+    if reason == RunReason::SameRun {
+        if let State::Processing(lease) = &mut claim.state {
+            lease.renewed = now.lease;
+            lease.same_runs += 1;
+        }
+        return with(Decision::Run(reason), Some(claim));
+    }
+    let first = matches!(reason, RunReason::First | RunReason::FirstAfterRetention);
+    if let Some((stop, retry_after, parked)) = held_back(facts, policy, now, &claim, first) {
+        let caller = matches!(holder, Holder::Caller { .. });
+        match parked {
+            Some(parked) => {
+                claim.parked = Some(parked);
+                if let State::None { due } = &mut claim.state {
+                    *due = None;
+                }
+            }
+            None if caller && !claim.flow => claim.parked = Some(Parked::NeedsReplay),
+            None if caller => {}
+            None => postpone(&mut claim, now.wall.after(retry_after.unwrap_or(LOOK_AGAIN).min(LOOK_AGAIN))),
+        }
+        return with(Decision::Stop { reason: stop, retry_after, note: None }, Some(claim));
+    }
+    let record_taken_from = match &facts.record_holder {
+        Some(holder) if claim.record.is_some() => Some(holder.id),
+        Some(_) | None => None,
+    };
+    run(&mut claim, reason, holder.clone(), request, policy, now);
+    Verdict {
+        decision: Decision::Run(reason),
+        changes: Changes {
+            claim: Some(claim),
+            record_taken_from,
+            went_stale: caller_went_stale,
+            first_run: first,
+            corrected,
+        },
+    }
+}
+
+/// How soon the runner looks again at work that was held back; the holder may finish long before its lease.
+const LOOK_AGAIN: Duration = Duration::from_secs(5);
+
+/// The runner comes back to it by itself.
+fn postpone(claim: &mut Claim, until: Timestamp) {
+    match &mut claim.state {
+        State::None { due } => *due = Some(until),
+        State::Error { due: Some(due), .. } => *due = until,
+        State::Processing(lease) if lease.deferred_until.is_some() => lease.deferred_until = Some(until),
+        // Orphans and stale ones are found by the sweep, not by a due time.
+        State::Processing(_) | State::Error { due: None, .. } | State::Done { .. } => {}
+    }
+}
+
+/// The event is stored and waits for the runner; what already waits or works is left alone.
+fn queue(facts: &Facts, mut claim: Claim, now: Now) -> Option<Claim> {
+    let newly_ours = !claim.flow;
+    claim.flow = true;
+    match &mut claim.state {
+        State::None { due: Some(_) } if facts.claim.is_some() => newly_ours.then_some(claim),
+        State::None { due } => {
+            *due = Some(now.wall);
+            claim.parked = claim.parked.filter(|p| *p != Parked::NeedsReplay);
+            // A loop or an incident is a person's to end; the event waits with the claim.
+            if claim.parked.is_some() {
+                claim.state = State::None { due: None };
+            }
+            Some(claim)
+        }
+        State::Processing(_) | State::Error { .. } | State::Done { .. } => newly_ours.then_some(claim),
+    }
+}
+
+/// Lines 7 to 10.
+fn held_back(
+    facts: &Facts,
+    policy: &Policy,
+    now: Now,
+    claim: &Claim,
+    first: bool,
+) -> Option<(StopReason, Option<Duration>, Option<Parked>)> {
+    match facts.hold {
+        Some(Hold::Paused) => return Some((StopReason::Paused, None, None)),
+        Some(Hold::Incident) => return Some((StopReason::Incident, None, Some(Parked::Incident))),
+        None => {}
+    }
+    if first && claim.record.is_some() && facts.first_runs_of_record >= policy.loop_limit.runs {
+        return Some((StopReason::LoopSuspected, None, Some(Parked::LoopSuspected)));
+    }
+    match facts.flag {
+        FlagSeen::BusyElsewhere => return Some((StopReason::FlagBusy, Some(policy.ttl.get()), None)),
+        FlagSeen::Unreadable => return Some((StopReason::FlagUnreadable, Some(MOMENT), None)),
+        FlagSeen::Clear => {}
+    }
+    let holder = facts.record_holder.as_ref().filter(|_| claim.record.is_some())?;
+    match holder.lease.liveness(now, facts.boot) {
+        Liveness::Fresh { left } => Some((StopReason::RecordBusy, Some(left.max(MOMENT)), None)),
+        // An orphan of our own runner is about to be resumed, within moments; its record stays its own.
+        Liveness::Orphaned => Some((StopReason::RecordBusy, Some(MOMENT), None)),
+        Liveness::Stale => None,
+    }
+}
+
+/// Line 11.
+fn run(claim: &mut Claim, reason: RunReason, holder: Holder, request: &Request, policy: &Policy, now: Now) {
+    claim.attempt += 1;
+    match reason {
+        RunReason::Retry => claim.retries_used += 1,
+        RunReason::StaleRetry => claim.stale_retries_used += 1,
+        // A wait the target asked for is no crash; only orphans and hand-backs count as resumes.
+        RunReason::Resumed if is_deferred(claim) => {}
+        RunReason::Resumed => claim.resumes_used += 1,
+        RunReason::First | RunReason::FirstAfterRetention | RunReason::SameRun => {}
+    }
+    claim.parked = None;
+    claim.state = match policy.finish {
+        Finish::AtClaim if matches!(holder, Holder::Caller { .. }) => {
+            State::Done { at: now.wall, retain_until: now.wall.after(policy.retention()) }
+        }
+        Finish::AtClaim | Finish::Caller => State::Processing(Lease {
+            holder,
+            started_at: now.wall,
+            renewed: now.lease,
+            ttl: request.ttl.unwrap_or(policy.ttl),
+            same_runs: 0,
+            heard_from: false,
+            deferred_until: None,
+            holds_record: true,
+        }),
+    };
+}
+
+fn is_deferred(claim: &Claim) -> bool {
+    matches!(&claim.state, State::Processing(Lease { deferred_until: Some(_), .. }))
+}
+
+/// Says how long to wait in words, for notes: `4h`, `30 s`.
+pub fn in_words(d: Duration) -> String {
+    show_duration(Duration::from_secs(d.as_secs()))
+}
+
+/// Names the caller of a request, for same-run checks in a store.
+pub fn run_id_of(request: &Request) -> Option<&RunId> {
+    match &request.start {
+        Start::Now(Holder::Caller { run_id }) => run_id.as_ref(),
+        Start::Now(Holder::Runner { .. }) | Start::Queue => None,
+    }
+}

@@ -1,0 +1,134 @@
+//! What a person may do to a claim: reset it, mark it, say that it happened, dismiss it. Each needs a name and a
+//! reason (checked at the edge), is audited by the store, voids tokens, and keeps history, payload and key.
+
+use crate::claim::{Boot, Claim, ErrorCause, Lease, Liveness, State};
+use crate::finish::cut;
+use crate::policy::Policy;
+use crate::time::Now;
+
+/// What a person wants.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Act {
+    /// Back to `none` with fresh retries.
+    Reset {
+        /// Start it at once, where oncegate itself holds the work.
+        run_now: bool,
+        /// The name of the live holder, to confirm that its work may be cut off ([`Claim::holder_name`]).
+        confirm_holder: Option<String>,
+        /// Needed for `done`: somebody verified that the effect must happen again.
+        verified: bool,
+    },
+    /// To `error`, with a tag, e.g. for mass duplicates.
+    MarkError {
+        /// The tag and note.
+        note: String,
+    },
+    /// From `error` to `done`: it did happen.
+    MarkDone,
+    /// It shall not happen; or, for `done`, the mark in the inbox has been looked at.
+    Dismiss,
+}
+
+/// Why not; the caller is told how to go on.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// Somebody is alive on it.
+    #[error(
+        "{holder} is working on this claim (attempt {attempt}); resetting it can make the effect happen twice. \
+         If you are sure that it is dead, repeat with confirm_holder: \"{holder}\""
+    )]
+    LiveHolder {
+        /// What to repeat.
+        holder: String,
+        /// Its attempt.
+        attempt: u32,
+    },
+    /// The effect happened.
+    #[error("the effect is done; only `verified: true` (somebody checked that it must happen again) resets it")]
+    Done,
+    /// Nothing to do.
+    #[error("the claim is {0} already")]
+    Nothing(&'static str),
+    /// Only an error can be declared done.
+    #[error("only a claim in error can be marked done; this one is {0}")]
+    NotAnError(&'static str),
+}
+
+/// Decides a person's act.
+///
+/// # Errors
+/// The act needs a confirmation, or does not fit the state; nothing is changed.
+pub fn act(claim: &Claim, act: &Act, policy: &Policy, now: Now, boot: Boot) -> Result<Claim, Refusal> {
+    let word = claim.processing_state().as_str();
+    match act {
+        Act::Reset { run_now, confirm_holder, verified } => {
+            if !verified && matches!(claim.state, State::Done { .. }) {
+                return Err(Refusal::Done);
+            }
+            if let State::None { due } = claim.state
+                && !claim.dismissed
+                && claim.parked.is_none()
+                && (due.is_some() || !run_now || !claim.flow)
+            {
+                return Err(Refusal::Nothing(if due.is_some() { "waiting to run" } else { word }));
+            }
+            confirmed(claim, confirm_holder.as_deref(), now, boot)?;
+            let due = (*run_now && claim.flow).then_some(now.wall);
+            Ok(claim.clone().reopened(due, now))
+        }
+        Act::MarkError { note } => {
+            let mut marked = claim.clone().reopened(None, now);
+            marked.state = State::Error { at: now.wall, due: None, cause: ErrorCause::Marked, note: cut(note) };
+            marked.progress = claim.progress;
+            Ok(marked)
+        }
+        Act::MarkDone => match claim.state {
+            State::Error { .. } => {
+                let mut done = claim.clone();
+                done.generation += 1;
+                done.state = State::Done { at: now.wall, retain_until: now.wall.after(policy.retention()) };
+                Ok(done)
+            }
+            State::None { .. } | State::Processing(_) | State::Done { .. } => Err(Refusal::NotAnError(word)),
+        },
+        Act::Dismiss => dismiss(claim, now, boot),
+    }
+}
+
+/// A live attempt is cut off only by somebody who names it.
+fn confirmed(claim: &Claim, confirm: Option<&str>, now: Now, boot: Boot) -> Result<(), Refusal> {
+    let State::Processing(lease) = &claim.state else { return Ok(()) };
+    if !is_alive(lease, now, boot) {
+        return Ok(());
+    }
+    let holder = claim.holder_name().unwrap_or_default();
+    if confirm == Some(holder.as_str()) {
+        return Ok(());
+    }
+    Err(Refusal::LiveHolder { holder, attempt: claim.attempt })
+}
+
+/// An orphan counts as alive until it is resumed: the runner is about to take it up.
+fn is_alive(lease: &Lease, now: Now, boot: Boot) -> bool {
+    match lease.liveness(now, boot) {
+        Liveness::Fresh { .. } | Liveness::Orphaned => true,
+        Liveness::Stale => false,
+    }
+}
+
+fn dismiss(claim: &Claim, now: Now, boot: Boot) -> Result<Claim, Refusal> {
+    let mut looked_at = claim.clone();
+    looked_at.mismatch_at = None;
+    looked_at.late_at = None;
+    match &claim.state {
+        State::Done { .. } if looked_at == *claim => return Err(Refusal::Nothing("done")),
+        State::Done { .. } => return Ok(looked_at),
+        State::Processing(_) => confirmed(claim, None, now, boot)?,
+        State::None { .. } | State::Error { .. } if claim.dismissed => return Err(Refusal::Nothing("dismissed")),
+        State::None { .. } | State::Error { .. } => {}
+    }
+    let mut dismissed = looked_at.reopened(None, now);
+    dismissed.progress = claim.progress;
+    dismissed.dismissed = true;
+    Ok(dismissed)
+}

@@ -1,0 +1,297 @@
+//! Where a key field stands in a request, and why a request may have no identity.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
+
+use super::body::Body;
+use super::request::Headers;
+use crate::key::NameError;
+
+/// Longest field path, in bytes; a path is a name written by a person.
+const PATH_BYTES_MAX: usize = 512;
+
+/// Where a value stands: a dotted path into the JSON body (`form_response.form_id`, `0.id` for the first item
+/// of an array) or a header (`header:x-github-delivery`).
+///
+/// A dot inside a name is written `\.`, a backslash `\\`; a leading `$.` is ignored, because JSONPath is what
+/// people paste.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct FieldPath(Place);
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Place {
+    Body(Vec<String>),
+    Header(String),
+}
+
+/// Why a text is no field path; the sentence a user reads.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FieldPathError {
+    /// Nothing, or nothing between two dots.
+    #[error("`{path}` has an empty name in it; write names joined by dots, e.g. `form_response.form_id`")]
+    EmptyName {
+        /// The path as written.
+        path: String,
+    },
+    /// Longer than 512 bytes.
+    #[error("a field path is {bytes} bytes long; at most {PATH_BYTES_MAX} are allowed")]
+    TooLong {
+        /// What was offered.
+        bytes: usize,
+    },
+    /// A backslash before something other than a dot or a backslash.
+    #[error("`{path}` has a stray `\\`; write `\\.` for a dot inside a name and `\\\\` for a backslash")]
+    StrayEscape {
+        /// The path as written.
+        path: String,
+    },
+    /// No HTTP header can have this name.
+    #[error("`{path}` does not name a header; write e.g. `header:x-github-delivery`")]
+    BadHeaderName {
+        /// The path as written.
+        path: String,
+    },
+}
+
+/// Whether a text can be the name of a header field (RFC 9110 §5.1, `token`).
+pub(super) fn is_header_name(name: &str) -> bool {
+    !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b))
+}
+
+impl FromStr for FieldPath {
+    type Err = FieldPathError;
+
+    fn from_str(path: &str) -> Result<Self, FieldPathError> {
+        if path.len() > PATH_BYTES_MAX {
+            return Err(FieldPathError::TooLong { bytes: path.len() });
+        }
+        if let Some(name) = path.strip_prefix("header:") {
+            let name = name.trim();
+            return match is_header_name(name) {
+                true => Ok(Self::header(name)),
+                false => Err(FieldPathError::BadHeaderName { path: path.to_owned() }),
+            };
+        }
+        let mut names = vec![String::new()];
+        let mut chars = path.strip_prefix("$.").unwrap_or(path).chars();
+        while let Some(c) = chars.next() {
+            let c = match c {
+                '.' => {
+                    names.push(String::new());
+                    continue;
+                }
+                '\\' => match chars.next() {
+                    Some(escaped @ ('.' | '\\')) => escaped,
+                    _ => return Err(FieldPathError::StrayEscape { path: path.to_owned() }),
+                },
+                plain => plain,
+            };
+            if let Some(name) = names.last_mut() {
+                name.push(c);
+            }
+        }
+        if names.iter().any(|name| name.trim().is_empty()) {
+            return Err(FieldPathError::EmptyName { path: path.to_owned() });
+        }
+        Ok(Self(Place::Body(names)))
+    }
+}
+
+impl<'de> Deserialize<'de> for FieldPath {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        String::deserialize(d)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+impl fmt::Display for FieldPath {
+    /// A text that parses to the same path.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Place::Header(name) => write!(f, "header:{name}"),
+            Place::Body(names) => {
+                for (i, name) in names.iter().enumerate() {
+                    // The second dollar of `$.$.x` is a name; without the first it would be read as the root.
+                    f.write_str(if i > 0 {
+                        "."
+                    } else if name == "$" || name.starts_with("header:") {
+                        "$."
+                    } else {
+                        ""
+                    })?;
+                    f.write_str(&name.replace('\\', "\\\\").replace('.', "\\."))?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+impl FieldPath {
+    pub(super) fn header(name: &str) -> Self {
+        Self(Place::Header(name.to_ascii_lowercase()))
+    }
+
+    pub(super) fn body(names: &[&str]) -> Self {
+        Self(Place::Body(names.iter().map(|&name| name.to_owned()).collect()))
+    }
+
+    /// The names on the way through the body; `None` for a header.
+    pub(crate) fn body_segments(&self) -> Option<&[String]> {
+        match &self.0 {
+            Place::Body(names) => Some(names),
+            Place::Header(_) => None,
+        }
+    }
+
+    /// The text of this field, as one part of a key.
+    pub(super) fn read(&self, headers: &Headers, body: &Body) -> Result<String, NoIdentity> {
+        let field = || self.to_string();
+        let text = match &self.0 {
+            Place::Header(name) => {
+                let mut values = headers.all(name);
+                let first = values.next().ok_or_else(|| NoIdentity::Missing { field: field() })?;
+                if values.any(|other| other != first) {
+                    return Err(NoIdentity::Twice { field: field() });
+                }
+                first.to_owned()
+            }
+            Place::Body(names) => {
+                if let Some(why) = &body.unreadable {
+                    return Err(NoIdentity::BodyUnreadable { field: field(), why: why.clone() });
+                }
+                let found =
+                    walk(&body.payload, names).ok_or_else(|| NoIdentity::Missing { field: field() })?;
+                scalar(found).map_err(|wrong| wrong.at(field()))?
+            }
+        };
+        if text.chars().all(is_invisible) {
+            return Err(NoIdentity::Blank { field: field() });
+        }
+        if text.contains('\u{fffd}') {
+            return Err(NoIdentity::Damaged { field: field() });
+        }
+        Ok(text)
+    }
+}
+
+fn walk<'a>(from: &'a Value, names: &[String]) -> Option<&'a Value> {
+    names.iter().try_fold(from, |value, name| match value {
+        Value::Object(members) => members.get(name),
+        // Digits only: `usize` would also read `+1` and `01`, and one place must have one name.
+        Value::Array(items) if name == "0" || !name.starts_with(['0', '+']) => {
+            items.get(name.parse::<usize>().ok()?)
+        }
+        _ => None,
+    })
+}
+
+enum NotText {
+    Null,
+    NotScalar(&'static str),
+    NotWhole(String),
+}
+
+impl NotText {
+    fn at(self, field: String) -> NoIdentity {
+        match self {
+            Self::Null => NoIdentity::Null { field },
+            Self::NotScalar(found) => NoIdentity::NotScalar { field, found },
+            Self::NotWhole(number) => NoIdentity::NotWhole { field, number },
+        }
+    }
+}
+
+/// A number and its digits as a string are one id (DESIGN §4). Only whole numbers that fit 64 bits keep all
+/// their digits; any other was rounded when it was read, so two ids could have become one.
+fn scalar(value: &Value) -> Result<String, NotText> {
+    match value {
+        Value::String(text) => Ok(text.clone()),
+        Value::Number(n) if n.is_i64() || n.is_u64() => Ok(n.to_string()),
+        Value::Number(n) => Err(NotText::NotWhole(n.to_string())),
+        Value::Null => Err(NotText::Null),
+        Value::Bool(_) => Err(NotText::NotScalar("true or false")),
+        Value::Array(_) => Err(NotText::NotScalar("a list")),
+        Value::Object(_) => Err(NotText::NotScalar("an object")),
+    }
+}
+
+/// White space, and the characters that print nothing: a field of those alone would make all events one.
+fn is_invisible(c: char) -> bool {
+    c.is_whitespace()
+        || matches!(c, '\u{ad}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2060}'..='\u{2064}' | '\u{feff}')
+}
+
+/// Why a verified event has no identity: nothing may run from it until a person mends the mapping (DESIGN §5).
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoIdentity {
+    /// The field is not there.
+    #[error("`{field}` is missing; check the source's key_fields against a real request")]
+    Missing {
+        /// The field path.
+        field: String,
+    },
+    /// The field is `null`.
+    #[error("`{field}` is null; a key needs a value that differs from event to event")]
+    Null {
+        /// The field path.
+        field: String,
+    },
+    /// The field is empty or only white space, which would make all such events one.
+    #[error("`{field}` is blank; a key needs a value that differs from event to event")]
+    Blank {
+        /// The field path.
+        field: String,
+    },
+    /// The field is a list, an object or a boolean.
+    #[error("`{field}` is {found}, not a text or a whole number; name a field inside it or another one")]
+    NotScalar {
+        /// The field path.
+        field: String,
+        /// What it is instead.
+        found: &'static str,
+    },
+    /// The field is a number with a fraction or an exponent, or longer than 64 bits.
+    #[error(
+        "`{field}` is the number {number}, which cannot be told apart from its neighbours; have it sent as text"
+    )]
+    NotWhole {
+        /// The field path.
+        field: String,
+        /// The number as it was read.
+        number: String,
+    },
+    /// The field has U+FFFD in it: its bytes were not UTF-8 somewhere on the way, so two ids may look alike.
+    #[error(
+        "`{field}` holds a replacement character: its text was damaged on the way; have it sent as UTF-8"
+    )]
+    Damaged {
+        /// The field path.
+        field: String,
+    },
+    /// The header came more than once, with different values.
+    #[error("`{field}` was sent more than once with different values; it is not clear which one counts")]
+    Twice {
+        /// The field path.
+        field: String,
+    },
+    /// The body has no fields, because it is empty, not JSON, or nested too deeply.
+    #[error("`{field}` cannot be read: {why}")]
+    BodyUnreadable {
+        /// The field path.
+        field: String,
+        /// What is wrong with the body, and where.
+        why: String,
+    },
+    /// Neither the source nor the provider says which fields make the key.
+    #[error("no key fields are declared and `{provider}` has no default; set key_fields on the source")]
+    NoKeyFields {
+        /// The provider's name.
+        provider: &'static str,
+    },
+    /// All fields are there, but together they make no legal key.
+    #[error(transparent)]
+    BadKey(#[from] NameError),
+}

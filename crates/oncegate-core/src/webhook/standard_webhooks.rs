@@ -1,0 +1,121 @@
+//! Standard Webhooks and Svix: HMAC-SHA256 over `id.timestamp.body` with a base64-decoded secret
+//! (webhooks/README.md §2 and §3, "Standard Webhooks / Svix").
+
+use std::borrow::Cow;
+
+use serde_json::Value;
+
+use super::signature::{Algorithm, Encoding, any_fits, presented, single};
+use super::{DefaultKey, FieldPath, Headers, Request, Rules, SecretError, SignatureError};
+use crate::secret::Secret;
+use crate::time::Timestamp;
+
+pub(super) struct StandardWebhooks;
+
+/// How far the signed time may lie from ours, in seconds, before or after (the reference libraries' value).
+const TOLERANCE_S: u64 = 300;
+
+/// The three headers, which must all be of one family: with an id from one and a signature from the other, the
+/// key would not be the one that was signed.
+struct Names {
+    id: &'static str,
+    timestamp: &'static str,
+    signature: &'static str,
+}
+
+const STANDARD: Names =
+    Names { id: "webhook-id", timestamp: "webhook-timestamp", signature: "webhook-signature" };
+const SVIX: Names = Names { id: "svix-id", timestamp: "svix-timestamp", signature: "svix-signature" };
+
+fn names(headers: &Headers) -> &'static Names {
+    match headers.get(STANDARD.signature).is_none() && headers.get(SVIX.signature).is_some() {
+        true => &SVIX,
+        false => &STANDARD,
+    }
+}
+
+impl Rules for StandardWebhooks {
+    /// `whsec_` is a label, the rest is the key in base64; unlike Stripe, who uses the whole text as it stands.
+    fn key<'s>(&self, secret: &'s Secret) -> Result<Cow<'s, [u8]>, SecretError> {
+        let text = std::str::from_utf8(secret.expose()).map_err(|_| SecretError::NotBase64)?.trim();
+        if text.is_empty() {
+            return Err(SecretError::Blank);
+        }
+        if text.starts_with("whpk_") || text.starts_with("whsk_") {
+            return Err(SecretError::Asymmetric);
+        }
+        match Encoding::Base64.decode(text.strip_prefix("whsec_").unwrap_or(text)) {
+            Some(key) if !key.is_empty() => Ok(Cow::Owned(key)),
+            _ => Err(SecretError::NotBase64),
+        }
+    }
+
+    fn verify(
+        &self,
+        req: &Request<'_>,
+        keys: &[Cow<'_, [u8]>],
+        now: Timestamp,
+    ) -> Result<(), SignatureError> {
+        let names = names(req.headers);
+        let presented = presented(req.headers, names.signature, char::is_whitespace)?;
+        let id = single(req.headers, names.id)?;
+        let timestamp = single(req.headers, names.timestamp)?;
+        check_time(names.timestamp, timestamp, now)?;
+
+        let mut signatures = Vec::new();
+        let mut asymmetric = false;
+        for one in presented {
+            match one.trim_end_matches(',').split_once(',') {
+                Some(("v1", text)) => signatures.extend(Encoding::Base64.decode(text)),
+                Some(("v1a", _)) => asymmetric = true,
+                // Versions to come stand next to v1 while senders move; they are no reason to refuse it.
+                _ => {}
+            }
+        }
+        let header = names.signature.to_owned();
+        match (signatures.is_empty(), asymmetric) {
+            (false, _) => {
+                let signed = [id.as_bytes(), b".", timestamp.as_bytes(), b".", req.body];
+                any_fits(names.signature, Algorithm::Sha256, keys, &signed, &signatures)
+            }
+            (true, true) => Err(SignatureError::Unsupported {
+                header,
+                found: "a v1a (ed25519) signature",
+                use_instead: "v1 (HMAC-SHA256, a `whsec_` secret)",
+            }),
+            (true, false) => Err(SignatureError::Malformed { header, expected: "v1,<base64>".to_owned() }),
+        }
+    }
+
+    /// Ids are unique within one sender, so the source's name goes with them. The svix aliases give the same
+    /// key: a sender may change its header names, not its ids.
+    fn default_key(&self, req: &Request<'_>) -> Option<DefaultKey> {
+        Some(DefaultKey { with_source: true, fields: vec![FieldPath::header(names(req.headers).id)] })
+    }
+
+    fn event_type(&self, _req: &Request<'_>, payload: &Value) -> Option<String> {
+        payload.get("type")?.as_str().map(str::to_owned)
+    }
+}
+
+fn check_time(header: &str, text: &str, now: Timestamp) -> Result<(), SignatureError> {
+    let signed_at = match text.bytes().all(|b| b.is_ascii_digit()) {
+        true => text.parse::<i64>().ok(),
+        false => None,
+    };
+    let Some(signed_at) = signed_at else {
+        let expected = "<seconds since 1970>".to_owned();
+        return Err(SignatureError::Malformed { header: header.to_owned(), expected });
+    };
+    let off_by_s = now.as_secs().abs_diff(signed_at);
+    if off_by_s <= TOLERANCE_S {
+        return Ok(());
+    }
+    let direction = if signed_at < now.as_secs() { "behind" } else { "ahead of" };
+    Err(SignatureError::OutsideTolerance {
+        header: header.to_owned(),
+        off_by_s,
+        direction,
+        tolerance_s: TOLERANCE_S,
+    })
+}

@@ -1,0 +1,11 @@
+//! The core from outside, on real samples: one binary, because linking is what tests cost most.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails; helpers are tests too")]
+
+mod fingerprints;
+mod identity;
+mod mutations;
+mod never_panics;
+mod raw_bytes;
+mod sample;
+mod samples;
+mod schemes;

@@ -1,0 +1,508 @@
+//! The store's contract: one method = one thing that happens, in one transaction.
+//!
+//! An `Ok` means committed (synchronously, to disk). An `Err` means that nothing of the call was written, and that
+//! the caller may try again. Refusals of the gate are values, not errors.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use oncegate_core::claim::{Boot, Claim, ProcessingState};
+use oncegate_core::decide::{Decision, Request};
+use oncegate_core::fingerprint::Fingerprint;
+use oncegate_core::finish::{Answer, Call};
+use oncegate_core::inbox::InboxList;
+use oncegate_core::key::{AutomationName, ClaimId, IdempotencyKey, RecordName, StoreSecret};
+use oncegate_core::policy::{Jitter, Policy};
+use oncegate_core::reset::{Act, Refusal};
+use oncegate_core::time::{Now, Timestamp};
+use oncegate_core::token::{Fence, Token};
+use serde::Serialize;
+
+use crate::StoreError;
+
+/// One client or team; every key, record and list lives in one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Workspace(pub i64);
+
+impl Workspace {
+    /// The workspace that every store has.
+    pub const DEFAULT: Self = Self(1);
+}
+
+/// Finds the policy of an automation. The store passes it to the core and never looks inside.
+pub trait PolicyBook: Send + Sync {
+    /// The declared policy, or the default one.
+    fn policy(&self, automation: &AutomationName) -> Arc<Policy>;
+}
+
+/// Every automation has the default policy.
+#[derive(Debug, Default)]
+pub struct DefaultPolicies(Arc<Policy>);
+
+impl PolicyBook for DefaultPolicies {
+    fn policy(&self, _automation: &AutomationName) -> Arc<Policy> {
+        Arc::clone(&self.0)
+    }
+}
+
+/// Which claim.
+#[derive(Clone, Debug)]
+pub enum Target {
+    /// By what names it; the claim, and its automation, are made if there is none.
+    Key {
+        /// Whose.
+        workspace: Workspace,
+        /// Of which automation.
+        automation: AutomationName,
+        /// Which effect.
+        key: IdempotencyKey,
+    },
+    /// By id; must exist.
+    Id(ClaimId),
+}
+
+/// A payload as it came, and as templates see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Payload {
+    /// Byte for byte.
+    pub body: Vec<u8>,
+    /// JSON made from it.
+    pub json: String,
+}
+
+/// Asks to run.
+#[derive(Clone, Debug)]
+pub struct ClaimCall {
+    /// Which claim.
+    pub target: Target,
+    /// What is asked.
+    pub request: Request,
+    /// Where a person finds the caller's run.
+    pub run_url: Option<String>,
+    /// Kept from the first call that brings one.
+    pub payload: Option<Payload>,
+    /// For the history, e.g. `token:admin`, `runner`.
+    pub actor: String,
+}
+
+/// The answer to a [`ClaimCall`].
+#[derive(Clone, Debug)]
+pub struct Claimed {
+    /// Run or stop.
+    pub decision: Decision,
+    /// The row after it; `None` if there is still none (a stop that leaves no row).
+    pub view: Option<ClaimView>,
+    /// Whether the claim's row changed.
+    pub changed: bool,
+    /// Which claim.
+    pub id: ClaimId,
+    /// Proof of holding the attempt; only with a run.
+    pub token: Option<Token>,
+    /// When it was decided.
+    pub now: Now,
+}
+
+/// A finish call by a holder.
+#[derive(Clone, Debug)]
+pub struct FinishCall {
+    /// Which claim.
+    pub id: ClaimId,
+    /// The attempt its token was made for.
+    pub fence: Fence,
+    /// What it says.
+    pub call: Call,
+    /// Spreads the retry.
+    pub jitter: Jitter,
+    /// JSON handed to later duplicates; kept from the first done.
+    pub result: Option<String>,
+    /// For the history.
+    pub actor: String,
+}
+
+/// A person's act.
+#[derive(Clone, Debug)]
+pub struct ActCall {
+    /// Which claim.
+    pub id: ClaimId,
+    /// What.
+    pub act: Act,
+    /// Why; never blank.
+    pub reason: String,
+    /// Who.
+    pub actor: String,
+}
+
+/// The answer to a [`ActCall`].
+#[derive(Clone, Debug)]
+pub enum Acted {
+    /// Written; the row after it.
+    Written(Box<ClaimView>),
+    /// Refused; nothing changed.
+    Refused(Refusal),
+    /// No such claim.
+    NotFound,
+}
+
+/// A verified request of a webhook source, with its events.
+#[derive(Clone, Debug)]
+pub struct AdmitCall {
+    /// Whose.
+    pub workspace: Workspace,
+    /// Which source.
+    pub source: String,
+    /// Which automation its events run.
+    pub automation: AutomationName,
+    /// Header names and values as JSON, signatures left out.
+    pub headers: String,
+    /// The body, byte for byte.
+    pub body: Vec<u8>,
+    /// Its events, in order.
+    pub events: Vec<AdmitEvent>,
+    /// The rejected delivery that this releases, which is settled with it.
+    pub releases: Option<i64>,
+    /// For the history.
+    pub actor: String,
+}
+
+/// One event of a request.
+#[derive(Clone, Debug)]
+pub struct AdmitEvent {
+    /// Its key, or why it has none.
+    pub identity: Result<IdempotencyKey, String>,
+    /// Of its payload.
+    pub fingerprint: Fingerprint,
+    /// Its payload as JSON.
+    pub json: String,
+    /// The record it touches.
+    pub record: Option<RecordName>,
+}
+
+/// What became of one event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Admitted {
+    /// Stored; the runner has it.
+    Accepted {
+        /// Its claim.
+        id: ClaimId,
+    },
+    /// Known already; nothing new starts.
+    Stopped {
+        /// Its claim.
+        id: ClaimId,
+        /// Why.
+        reason: oncegate_core::decide::StopReason,
+    },
+    /// Kept with its body; has no identity.
+    Rejected {
+        /// Where to find it.
+        delivery: i64,
+    },
+}
+
+/// A body whose signature did not verify; kept apart, a bounded number of them.
+#[derive(Clone, Debug)]
+pub struct UnverifiedCall {
+    /// Whose.
+    pub workspace: Workspace,
+    /// Which source.
+    pub source: String,
+    /// Which automation it would have run.
+    pub automation: AutomationName,
+    /// Header names and values as JSON, with the signatures: they are needed to verify again.
+    pub headers: String,
+    /// The body, byte for byte.
+    pub body: Vec<u8>,
+    /// What was wrong.
+    pub reason: String,
+}
+
+/// A call that a step is about to send.
+#[derive(Clone, Debug)]
+pub struct StepBegin {
+    /// Which claim.
+    pub id: ClaimId,
+    /// The attempt that sends it.
+    pub fence: Fence,
+    /// Which step.
+    pub step: String,
+    /// The key it sends.
+    pub idempotency_key: String,
+    /// Method and URL without query, for people.
+    pub target: String,
+}
+
+/// What is known about a sent call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StepOutcome {
+    /// Written down, sent or about to be; no answer yet.
+    InFlight,
+    /// It happened.
+    Succeeded,
+    /// Surely not done.
+    Failed,
+    /// Sent, and nobody knows.
+    Unknown,
+}
+
+/// How a sent call ended.
+#[derive(Clone, Debug)]
+pub struct StepEnd {
+    /// Which claim.
+    pub id: ClaimId,
+    /// The attempt that sent it.
+    pub fence: Fence,
+    /// Which call.
+    pub call: i64,
+    /// What is known; not `InFlight`.
+    pub outcome: StepOutcome,
+    /// HTTP status.
+    pub status: Option<u16>,
+    /// The answer's body, cut to its limit.
+    pub answer: Option<Vec<u8>>,
+    /// In words.
+    pub note: Option<String>,
+}
+
+/// One call of a step, as remembered.
+#[derive(Clone, Debug, Serialize)]
+pub struct StepCall {
+    /// Its number in the store.
+    pub id: i64,
+    /// Which step.
+    pub step: String,
+    /// The attempt that sent it.
+    pub attempt: u32,
+    /// The claim's resets at that time.
+    #[serde(skip)]
+    pub resets: u32,
+    /// The key it sent.
+    pub idempotency_key: String,
+    /// Method and URL without query.
+    pub target: String,
+    /// When it was written down, just before it was sent.
+    pub sent_at: Timestamp,
+    /// What is known.
+    pub outcome: StepOutcome,
+    /// HTTP status.
+    pub status: Option<u16>,
+    /// The answer's body.
+    #[serde(skip)]
+    pub answer: Option<Vec<u8>>,
+    /// In words.
+    pub note: Option<String>,
+    /// When that became known.
+    pub finished_at: Option<Timestamp>,
+}
+
+/// Everything the runner needs to run one claim.
+#[derive(Clone, Debug)]
+pub struct Work {
+    /// Its automation.
+    pub automation: AutomationName,
+    /// Its key.
+    pub key: IdempotencyKey,
+    /// Its payload.
+    pub payload: Option<Payload>,
+    /// What its steps have sent so far, oldest first.
+    pub steps: Vec<StepCall>,
+}
+
+/// A claim with what the core does not need to see.
+#[derive(Clone, Debug)]
+pub struct ClaimView {
+    /// Position in lists; rises with creation.
+    pub row: i64,
+    /// The row the core decides on.
+    pub claim: Claim,
+    /// Its automation.
+    pub automation: AutomationName,
+    /// Its key.
+    pub key: IdempotencyKey,
+    /// The list it stands in at the moment of reading.
+    pub inbox: Option<InboxList>,
+    /// Where a person finds the caller's run.
+    pub run_url: Option<String>,
+    /// What the first done said, as JSON.
+    pub result: Option<String>,
+    /// How many calls were stopped since the first stop.
+    pub stops: u64,
+    /// When the first of them was.
+    pub first_stop_at: Option<Timestamp>,
+    /// When the last of them was.
+    pub last_stop_at: Option<Timestamp>,
+    /// When the key was first seen.
+    pub created_at: Timestamp,
+    /// When the row last changed.
+    pub updated_at: Timestamp,
+}
+
+/// One thing that happened to a claim.
+#[derive(Clone, Debug, Serialize)]
+pub struct HistoryRow {
+    /// When.
+    pub at: Timestamp,
+    /// `run`, `stop`, `done`, `error`, `late`, `reset`, …
+    pub kind: String,
+    /// Which reason of that kind.
+    pub reason: Option<String>,
+    /// The attempt at that time.
+    pub attempt: u32,
+    /// Who.
+    pub actor: String,
+    /// In words.
+    pub note: Option<String>,
+}
+
+/// One thing a person or token did.
+#[derive(Clone, Debug, Serialize)]
+pub struct AuditRow {
+    /// Rises with time.
+    pub id: i64,
+    /// When.
+    pub at: Timestamp,
+    /// Who.
+    pub actor: String,
+    /// What.
+    pub action: String,
+    /// To what.
+    pub subject: String,
+    /// Why.
+    pub reason: Option<String>,
+    /// More.
+    pub detail: Option<String>,
+}
+
+/// One arrival of an event.
+#[derive(Clone, Debug)]
+pub struct DeliveryRow {
+    /// Rises with time.
+    pub id: i64,
+    /// Which source.
+    pub source: String,
+    /// Which automation.
+    pub automation: AutomationName,
+    /// When it came; signatures are judged as of then.
+    pub received_at: Timestamp,
+    /// `accepted`, `duplicate`, `mismatch`, `rejected`, `unverified`, `released`.
+    pub verdict: String,
+    /// Why.
+    pub reason: Option<String>,
+    /// Header names and values as JSON.
+    pub headers: Option<String>,
+    /// The body.
+    pub body: Option<Vec<u8>>,
+    /// When it was released.
+    pub settled_at: Option<Timestamp>,
+}
+
+/// Which claims to list.
+#[derive(Clone, Debug, Default)]
+pub struct Filter {
+    /// Only those in this list.
+    pub inbox: Option<InboxList>,
+    /// Only those in this state.
+    pub state: Option<ProcessingState>,
+    /// Only those of this automation.
+    pub automation: Option<AutomationName>,
+    /// Only rows before this position (newest first); `None` starts at the newest.
+    pub before: Option<i64>,
+    /// Rows at most.
+    pub limit: u32,
+}
+
+/// A page of a list, newest first.
+#[derive(Clone, Debug)]
+pub struct Page<T> {
+    /// The rows.
+    pub rows: Vec<T>,
+    /// Where the next page starts; `None` at the end.
+    pub next: Option<i64>,
+}
+
+/// Work that the runner may take.
+#[derive(Clone, Debug)]
+pub struct Due {
+    /// Which claim.
+    pub id: ClaimId,
+    /// Of which automation.
+    pub automation: AutomationName,
+}
+
+/// The contract.
+#[async_trait]
+pub trait Store: Send + Sync {
+    /// The secret from which ids, tokens and outgoing keys derive.
+    fn secret(&self) -> &StoreSecret;
+    /// This start of the gate.
+    fn boot(&self) -> Boot;
+    /// The store's time.
+    fn now(&self) -> Now;
+
+    /// Decides and writes. A call whose future was dropped before its turn claims nothing.
+    async fn claim(&self, call: ClaimCall) -> Result<Option<Claimed>, StoreError>;
+    /// Done, error, heartbeat, defer, hand back. `None`: no such claim.
+    async fn finish(&self, call: FinishCall) -> Result<Option<(Answer, ClaimView)>, StoreError>;
+    /// Reset, mark, dismiss.
+    async fn act(&self, call: ActCall) -> Result<Acted, StoreError>;
+    /// Stores a verified request: all of its events or none. One answer per event, in order.
+    async fn admit(&self, call: AdmitCall) -> Result<Vec<Admitted>, StoreError>;
+    /// Keeps a request whose signature did not verify.
+    async fn keep_unverified(&self, call: UnverifiedCall) -> Result<i64, StoreError>;
+    /// Writes down a call before it is sent. `None`: the attempt no longer holds; do not send.
+    async fn begin_step(&self, step: StepBegin) -> Result<Option<i64>, StoreError>;
+    /// Writes down how it ended, whoever holds the claim by now. `false`: the attempt no longer holds.
+    async fn end_step(&self, step: StepEnd) -> Result<bool, StoreError>;
+    /// Pauses or resumes an automation; one that is unknown is made. Returns whether that changed anything.
+    async fn set_paused(
+        &self,
+        workspace: Workspace,
+        automation: AutomationName,
+        paused: bool,
+        reason: String,
+        actor: String,
+    ) -> Result<bool, StoreError>;
+
+    /// One claim.
+    async fn show(&self, id: ClaimId) -> Result<Option<ClaimView>, StoreError>;
+    /// The id a key would have; `None` if its automation is unknown.
+    async fn find(
+        &self,
+        workspace: Workspace,
+        automation: AutomationName,
+        key: IdempotencyKey,
+    ) -> Result<Option<ClaimId>, StoreError>;
+    /// What happened to a claim, oldest first.
+    async fn history(&self, id: ClaimId) -> Result<Vec<HistoryRow>, StoreError>;
+    /// What a claim's runner needs.
+    async fn work(&self, id: ClaimId) -> Result<Option<Work>, StoreError>;
+    /// Claims, newest first.
+    async fn list(&self, workspace: Workspace, filter: Filter) -> Result<Page<ClaimView>, StoreError>;
+    /// How many stand in each inbox list.
+    async fn counts(&self, workspace: Workspace) -> Result<Vec<(InboxList, u64)>, StoreError>;
+    /// Deliveries that wait for a person (`rejected`, `unverified`), newest first, without bodies.
+    async fn rejected(&self, workspace: Workspace, before: Option<i64>, limit: u32)
+    -> Result<Page<DeliveryRow>, StoreError>;
+    /// One delivery, with its body.
+    async fn delivery(&self, workspace: Workspace, id: i64) -> Result<Option<DeliveryRow>, StoreError>;
+    /// What people did, newest first.
+    async fn audit(&self, workspace: Workspace, before: Option<i64>, limit: u32) -> Result<Page<AuditRow>, StoreError>;
+
+    /// Work that is due or lost its holder, oldest first, not of paused automations.
+    async fn due(&self, limit: u32) -> Result<Vec<Due>, StoreError>;
+    /// When the next work comes due.
+    async fn next_due(&self) -> Result<Option<Timestamp>, StoreError>;
+    /// Carries the lease clock on; to be called every [`oncegate_core::time::Tick::INTERVAL`].
+    async fn tick(&self) -> Result<(), StoreError>;
+    /// Forgets what retention has ended for, a bounded number at a time; returns how many.
+    async fn reap(&self, limit: u32) -> Result<u64, StoreError>;
+
+    /// Whether a token with this SHA-256 hash is known, and its name.
+    async fn api_token(&self, hash: [u8; 32]) -> Result<Option<String>, StoreError>;
+    /// Whether there is any token yet.
+    async fn has_api_tokens(&self) -> Result<bool, StoreError>;
+    /// Adds an admin token, if it is not there.
+    async fn add_api_token(&self, hash: [u8; 32], name: String) -> Result<(), StoreError>;
+    /// Finishes what was accepted and closes; later calls fail with [`StoreError::Closed`].
+    async fn close(&self);
+}

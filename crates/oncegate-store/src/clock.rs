@@ -1,0 +1,153 @@
+//! The only file that reads time, and the clock tests turn by hand.
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use oncegate_core::time::{LeaseInstant, Now, Tick, Timestamp};
+use tokio::sync::watch;
+
+/// One reading of a machine's clocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reading {
+    /// The wall clock.
+    pub wall: Timestamp,
+    /// A clock that only goes forward, from an arbitrary start.
+    pub monotonic: Duration,
+}
+
+/// Where a node's time comes from.
+#[async_trait::async_trait]
+pub trait Clock: Send + Sync + std::fmt::Debug {
+    /// Reads both clocks.
+    fn read(&self) -> Reading;
+
+    /// Waits until about `d` has passed on the monotonic clock; may return early.
+    async fn sleep(&self, d: Duration);
+}
+
+/// The machine's clocks.
+#[derive(Debug)]
+pub struct SystemClock {
+    start: std::time::Instant,
+}
+
+impl SystemClock {
+    /// Starts the monotonic clock.
+    #[expect(clippy::disallowed_methods, reason = "this file is where time comes in")]
+    pub fn new() -> Self {
+        Self { start: std::time::Instant::now() }
+    }
+}
+
+impl Default for SystemClock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[async_trait::async_trait]
+impl Clock for SystemClock {
+    #[expect(clippy::disallowed_methods, reason = "this file is where time comes in")]
+    fn read(&self) -> Reading {
+        let since_epoch = match std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH) {
+            Ok(after) => i64::try_from(after.as_millis()).unwrap_or(i64::MAX),
+            Err(before) => -i64::try_from(before.duration().as_millis()).unwrap_or(i64::MAX),
+        };
+        Reading { wall: Timestamp::from_millis(since_epoch), monotonic: self.start.elapsed() }
+    }
+
+    async fn sleep(&self, d: Duration) {
+        tokio::time::sleep(d).await;
+    }
+}
+
+/// A clock that moves only when told to: for tests, drills and simulations.
+#[derive(Debug)]
+pub struct ManualClock {
+    now: watch::Sender<Reading>,
+}
+
+impl ManualClock {
+    /// Stands at `wall`.
+    pub fn at(wall: Timestamp) -> Self {
+        Self { now: watch::Sender::new(Reading { wall, monotonic: Duration::from_secs(1_000_000) }) }
+    }
+
+    /// Time passes: both clocks go on.
+    pub fn advance(&self, d: Duration) {
+        self.now.send_modify(|r| {
+            r.wall = r.wall.after(d);
+            r.monotonic += d;
+        });
+    }
+
+    /// Somebody sets the wall clock; no time passes.
+    pub fn set_wall(&self, wall: Timestamp) {
+        self.now.send_modify(|r| r.wall = wall);
+    }
+}
+
+#[async_trait::async_trait]
+impl Clock for ManualClock {
+    fn read(&self) -> Reading {
+        *self.now.borrow()
+    }
+
+    async fn sleep(&self, d: Duration) {
+        let mut changes = self.now.subscribe();
+        let until = changes.borrow_and_update().monotonic + d;
+        // The sender lives in `self`, so this only ends when the time has come.
+        let _ = changes.wait_for(|r| r.monotonic >= until).await;
+    }
+}
+
+/// The lease clock of one store, carried from tick to tick ([`Tick`]).
+#[derive(Debug)]
+pub struct LeaseClock {
+    anchor: Mutex<(Tick, Duration)>,
+}
+
+impl LeaseClock {
+    /// Goes on from what the store last wrote down: the time in between did not count.
+    pub fn resume(lease: LeaseInstant, reading: Reading) -> Self {
+        Self { anchor: Mutex::new((Tick { lease }, reading.monotonic)) }
+    }
+
+    /// Both clocks at one moment.
+    pub fn now(&self, reading: Reading) -> Now {
+        let (tick, at) = *self.lock();
+        Now { wall: reading.wall, lease: tick.lease_after(reading.monotonic.saturating_sub(at)) }
+    }
+
+    /// Ticks; the answer is what the store writes down.
+    pub fn tick(&self, reading: Reading) -> LeaseInstant {
+        let mut anchor = self.lock();
+        let lease = anchor.0.lease_after(reading.monotonic.saturating_sub(anchor.1));
+        *anchor = (Tick { lease }, reading.monotonic);
+        lease
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, (Tick, Duration)> {
+        // The guarded pair is replaced in one assignment, so a panic cannot leave it half written.
+        self.anchor.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stopped_process_does_not_age_leases_and_a_set_clock_does_not_either() {
+        let clock = ManualClock::at(Timestamp::from_secs(0));
+        let lease = LeaseClock::resume(LeaseInstant(7_000), clock.read());
+        clock.advance(Duration::from_secs(4));
+        assert_eq!(lease.now(clock.read()).lease, LeaseInstant(11_000));
+        assert_eq!(lease.tick(clock.read()), LeaseInstant(11_000));
+        clock.advance(Duration::from_secs(3_600));
+        assert_eq!(lease.now(clock.read()).lease, LeaseInstant(21_000), "an hour without a tick counts as 10 s");
+        lease.tick(clock.read());
+        clock.set_wall(Timestamp::from_secs(-86_400));
+        assert_eq!(lease.now(clock.read()).lease, LeaseInstant(21_000));
+    }
+}

@@ -1,0 +1,74 @@
+//! What a store can fail with. Answers of the gate (stop, lost claim, not found) are no errors.
+
+use std::path::PathBuf;
+
+/// A fault of the store itself. Nothing of the failed call was written, unless `OutcomeUnknown` says so.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum StoreError {
+    /// No space for the write; the caller is told 503 and nothing was claimed.
+    #[error("the store is full: {0}; free some disk space, nothing was written")]
+    Full(String),
+    /// The store is closing, or its writer is gone.
+    #[error("the store is closed")]
+    Closed,
+    /// More calls are waiting than the store takes.
+    #[error("the store is busy: too many calls are waiting; try again in a moment")]
+    Busy,
+    /// Another process uses the data directory.
+    #[error("{path} is in use by another oncegate process; stop that one, or choose another --data directory")]
+    Locked {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// A file system that loses data when the machine or the container stops.
+    #[error(
+        "{path} is on {kind}, which does not survive a restart of the machine or container; choose a --data \
+         directory on a disk or a mounted volume, or pass --ephemeral if losing everything is fine"
+    )]
+    Ephemeral {
+        /// The directory.
+        path: PathBuf,
+        /// What it is on.
+        kind: &'static str,
+    },
+    /// Made by a later oncegate.
+    #[error(
+        "{path} was written by a newer oncegate (schema {found}, this one knows {known}); run that version, or \
+         restore the copy it made before upgrading"
+    )]
+    Newer {
+        /// The file.
+        path: PathBuf,
+        /// Its schema.
+        found: i64,
+        /// The newest this program knows.
+        known: i64,
+    },
+    /// A file or directory could not be opened or made.
+    #[error("{path}: {message}")]
+    Path {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        message: String,
+    },
+    /// A row that this program cannot read, or a constraint that judged against us: a bug or a damaged file.
+    #[error("the store is inconsistent: {0}")]
+    Inconsistent(String),
+    /// Anything else the database says.
+    #[error("the store failed: {0}")]
+    Database(String),
+}
+
+impl From<rusqlite::Error> for StoreError {
+    fn from(error: rusqlite::Error) -> Self {
+        use rusqlite::ErrorCode;
+        match error.sqlite_error_code() {
+            Some(ErrorCode::DiskFull) => Self::Full(error.to_string()),
+            Some(ErrorCode::ConstraintViolation | ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
+                Self::Inconsistent(error.to_string())
+            }
+            _ => Self::Database(error.to_string()),
+        }
+    }
+}

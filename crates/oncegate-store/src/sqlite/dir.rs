@@ -1,0 +1,65 @@
+//! The data directory: made with private permissions, locked by one process, refused where data would not last.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock, statfs};
+
+use crate::StoreError;
+
+/// The lock is held for as long as this lives.
+#[derive(Debug)]
+pub(super) struct DataDir {
+    path: PathBuf,
+    _lock: File,
+}
+
+/// File system magic numbers (statfs(2)).
+const TMPFS: i64 = 0x0102_1994;
+const RAMFS: i64 = 0x8584_58f6;
+const OVERLAYFS: i64 = 0x794c_7630;
+
+impl DataDir {
+    pub(super) fn open(path: &Path, ephemeral: bool) -> Result<Self, StoreError> {
+        let at = |p: &Path, e: &dyn std::fmt::Display| StoreError::Path {
+            path: p.to_owned(),
+            message: e.to_string(),
+        };
+        make_private(path).map_err(|e| at(path, &e))?;
+        if !ephemeral && let Some(kind) = volatile(path).map_err(|e| at(path, &e))? {
+            return Err(StoreError::Ephemeral { path: path.to_owned(), kind });
+        }
+        let lock_path = path.join("oncegate.lock");
+        let lock = File::options()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(&lock_path)
+            .map_err(|e| at(&lock_path, &e))?;
+        match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Self { path: path.to_owned(), _lock: lock }),
+            Err(rustix::io::Errno::WOULDBLOCK) => Err(StoreError::Locked { path: path.to_owned() }),
+            Err(e) => Err(at(&lock_path, &e)),
+        }
+    }
+
+    pub(super) fn database(&self) -> PathBuf {
+        self.path.join("oncegate.db")
+    }
+}
+
+/// Payloads and tokens' hashes lie here: nobody else on the machine may read them.
+fn make_private(path: &Path) -> std::io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt;
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
+
+fn volatile(path: &Path) -> rustix::io::Result<Option<&'static str>> {
+    #[allow(clippy::unnecessary_cast, reason = "the field's type differs between platforms")]
+    Ok(match statfs(path)?.f_type as i64 {
+        TMPFS => Some("tmpfs (memory)"),
+        RAMFS => Some("ramfs (memory)"),
+        OVERLAYFS => Some("an overlay (a container's own layer)"),
+        _ => None,
+    })
+}

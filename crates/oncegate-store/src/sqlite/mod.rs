@@ -1,0 +1,16 @@
+//! The embedded store: SQLite in WAL mode, synchronous=FULL, one writer thread with group commit, separate
+//! readers. One process owns the data directory.
+
+mod dir;
+mod intake;
+mod migrations;
+mod queries;
+mod readers;
+mod row;
+mod schema_meta;
+mod steps;
+mod store;
+mod transition;
+mod writer;
+
+pub use store::{Options, SqliteStore};

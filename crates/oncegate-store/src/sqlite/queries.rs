@@ -1,0 +1,191 @@
+//! Reading: one claim, lists, counts, what is due. Nothing here writes.
+
+use oncegate_core::claim::Boot;
+use oncegate_core::inbox::InboxList;
+use oncegate_core::key::{AutomationName, ClaimId};
+use oncegate_core::limits;
+use oncegate_core::time::{Now, millis};
+use rusqlite::types::Value;
+use rusqlite::{Connection, OptionalExtension, params, params_from_iter};
+
+use super::row::{self, ts};
+use super::transition::judged;
+use crate::StoreError;
+use crate::api::{AuditRow, ClaimView, Due, Filter, HistoryRow, Page, Payload, Work, Workspace};
+
+/// The list a row stands in, in SQL: the same answer as [`oncegate_core::inbox::list_of`], which the conformance
+/// suite compares on random rows. `?2` is the lease clock, `?3` the wall clock past which a start is a clock problem,
+/// `?4` this boot.
+const LIST_OF: &str = "CASE \
+    WHEN c.dismissed THEN NULL \
+    WHEN c.processing_state = 'processing' AND (c.processing_started_at > ?3 OR (c.lease_expires <= ?2 \
+        AND NOT (c.holder = 'runner' AND c.boot < ?4 AND c.due_at IS NULL))) THEN 'stuck' \
+    WHEN c.processing_state = 'error' THEN 'error' \
+    WHEN c.mismatch_at IS NOT NULL THEN 'mismatch' \
+    WHEN c.parked IS NOT NULL THEN 'parked' \
+    WHEN c.late_at IS NOT NULL THEN 'late' END";
+
+/// Rows that can be in any list at all; each arm has an index.
+const CANDIDATES: &str = "(c.processing_state = 'processing' OR c.processing_state = 'error' \
+    OR c.mismatch_at IS NOT NULL OR c.late_at IS NOT NULL OR c.parked IS NOT NULL)";
+
+fn clock_params(workspace: Workspace, now: Now, boot: Boot) -> [Value; 4] {
+    [
+        workspace.0.into(),
+        now.lease.0.into(),
+        (now.wall.as_millis().saturating_add(millis(limits::CLOCK_SLACK))).into(),
+        i64::try_from(boot.0).unwrap_or(i64::MAX).into(),
+    ]
+}
+
+pub(super) fn list(
+    db: &Connection,
+    workspace: Workspace,
+    filter: &Filter,
+    now: Now,
+    boot: Boot,
+) -> Result<Page<ClaimView>, StoreError> {
+    let limit = filter.limit.clamp(1, limits::PAGE_ROWS_MAX);
+    let mut sql = format!("{} WHERE c.workspace_id = ?1 AND ?2 IS NOT NULL AND ?3 IS NOT NULL AND ?4 IS NOT NULL", row::SELECT);
+    let mut values: Vec<Value> = clock_params(workspace, now, boot).into();
+    let mut push = |sql: &mut String, condition: &str, value: Value| {
+        values.push(value);
+        sql.push_str(&condition.replace('@', &format!("?{}", values.len())));
+    };
+    if let Some(inbox) = filter.inbox {
+        push(&mut sql, &format!(" AND {CANDIDATES} AND ({LIST_OF}) = @"), inbox.as_str().to_owned().into());
+    }
+    if let Some(state) = filter.state {
+        push(&mut sql, " AND c.processing_state = @", state.as_str().to_owned().into());
+    }
+    if let Some(automation) = &filter.automation {
+        push(&mut sql, " AND a.name = @", automation.as_str().to_owned().into());
+    }
+    push(&mut sql, " AND c.id < @", filter.before.unwrap_or(i64::MAX).into());
+    push(&mut sql, " ORDER BY c.id DESC LIMIT @", i64::from(limit).into());
+    let mut statement = db.prepare_cached(&sql)?;
+    let rows = statement
+        .query_map(params_from_iter(values), |r| Ok(row::read(r)))?
+        .map(|r| r?.map(|stored| judged(stored, now, boot)))
+        .collect::<Result<Vec<_>, StoreError>>()?;
+    let next = rows.last().filter(|_| rows.len() == limit as usize).map(|v| v.row);
+    Ok(Page { rows, next })
+}
+
+pub(super) fn counts(
+    db: &Connection,
+    workspace: Workspace,
+    now: Now,
+    boot: Boot,
+) -> Result<Vec<(InboxList, u64)>, StoreError> {
+    let sql = format!(
+        "SELECT {LIST_OF} AS list, count(*) FROM claims c WHERE c.workspace_id = ?1 AND {CANDIDATES} GROUP BY list"
+    );
+    let mut found = vec![];
+    let mut statement = db.prepare_cached(&sql)?;
+    let mut rows = statement.query(params_from_iter(clock_params(workspace, now, boot)))?;
+    while let Some(r) = rows.next()? {
+        if let Some(list) = r.get::<_, Option<String>>(0)?.as_deref().and_then(InboxList::parse) {
+            found.push((list, r.get::<_, i64>(1)?));
+        }
+    }
+    let rejected: i64 = db
+        .prepare_cached(
+            "SELECT count(*) FROM deliveries WHERE verdict IN ('rejected', 'unverified') AND workspace_id = ?1",
+        )?
+        .query_row([workspace.0], |r| r.get(0))?;
+    found.push((InboxList::Rejected, rejected));
+    Ok(InboxList::ALL
+        .into_iter()
+        .map(|list| {
+            let count = found.iter().filter(|(l, _)| *l == list).map(|(_, n)| *n).sum::<i64>();
+            (list, u64::try_from(count).unwrap_or_default())
+        })
+        .collect())
+}
+
+pub(super) fn history(db: &Connection, id: ClaimId) -> Result<Vec<HistoryRow>, StoreError> {
+    let mut statement = db.prepare_cached(
+        "SELECT h.at, h.kind, h.reason, h.attempt, h.actor, h.note FROM history h \
+         JOIN claims c ON c.id = h.claim_row WHERE c.claim_id = ?1 ORDER BY h.id",
+    )?;
+    let rows = statement
+        .query_map([&id.0[..]], |r| {
+            Ok(HistoryRow {
+                at: ts(r.get(0)?),
+                kind: r.get(1)?,
+                reason: r.get(2)?,
+                attempt: r.get(3)?,
+                actor: r.get(4)?,
+                note: r.get(5)?,
+            })
+        })?
+        .collect::<Result<Vec<_>, _>>()?;
+    Ok(rows)
+}
+
+pub(super) fn work(db: &Connection, id: ClaimId) -> Result<Option<Work>, StoreError> {
+    let Some(stored) = row::load(db, id)? else { return Ok(None) };
+    let payload = db
+        .prepare_cached("SELECT body, json FROM payloads WHERE claim_row = ?1")?
+        .query_row([stored.row], |r| Ok(Payload { body: r.get(0)?, json: r.get(1)? }))
+        .optional()?;
+    let steps = super::steps::of_claim(db, stored.row)?;
+    Ok(Some(Work { automation: stored.view.automation, key: stored.view.key, payload, steps }))
+}
+
+pub(super) fn audit(
+    db: &Connection,
+    workspace: Workspace,
+    before: Option<i64>,
+    limit: u32,
+) -> Result<Page<AuditRow>, StoreError> {
+    let limit = limit.clamp(1, limits::PAGE_ROWS_MAX);
+    let mut statement = db.prepare_cached(
+        "SELECT id, at, actor, action, subject, reason, detail FROM audit \
+         WHERE workspace_id = ?1 AND id < ?2 ORDER BY id DESC LIMIT ?3",
+    )?;
+    let rows = statement
+        .query_map(params![workspace.0, before.unwrap_or(i64::MAX), limit], |r| {
+            Ok(AuditRow {
+                id: r.get(0)?,
+                at: ts(r.get(1)?),
+                actor: r.get(2)?,
+                action: r.get(3)?,
+                subject: r.get(4)?,
+                reason: r.get(5)?,
+                detail: r.get(6)?,
+            })
+        })?
+        .collect::<Result<Vec<_>, _>>()?;
+    let next = rows.last().filter(|_| rows.len() == limit as usize).map(|r| r.id);
+    Ok(Page { rows, next })
+}
+
+/// Due by its time, or `processing` under a runner that is gone or went stale.
+pub(super) fn due(db: &Connection, now: Now, boot: Boot, limit: u32) -> Result<Vec<Due>, StoreError> {
+    let mut statement = db.prepare_cached(
+        "SELECT claim_id, name FROM ( \
+           SELECT c.claim_id, a.name, c.due_at AS at FROM claims c JOIN automations a ON a.id = c.automation_id \
+             WHERE c.due_at <= ?1 AND c.flow = 1 AND a.paused_at IS NULL \
+           UNION ALL \
+           SELECT c.claim_id, a.name, c.processing_started_at FROM claims c \
+             JOIN automations a ON a.id = c.automation_id \
+             WHERE c.processing_state = 'processing' AND c.flow = 1 AND c.due_at IS NULL \
+             AND (c.lease_expires <= ?2 OR (c.holder = 'runner' AND c.boot < ?3)) AND a.paused_at IS NULL) \
+         ORDER BY at LIMIT ?4",
+    )?;
+    let boot = i64::try_from(boot.0).unwrap_or(i64::MAX);
+    let rows = statement
+        .query_map(params![now.wall.as_millis(), now.lease.0, boot, limit], |r| {
+            Ok((r.get::<_, [u8; 16]>(0)?, r.get::<_, String>(1)?))
+        })?
+        .collect::<Result<Vec<_>, _>>()?;
+    rows.into_iter()
+        .map(|(id, name)| {
+            let automation = AutomationName::try_from(name.as_str())
+                .map_err(|e| StoreError::Inconsistent(e.to_string()))?;
+            Ok(Due { id: ClaimId(id), automation })
+        })
+        .collect()
+}

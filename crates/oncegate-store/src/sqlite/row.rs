@@ -1,0 +1,317 @@
+//! Between the row of `claims` and the core's [`Claim`]. A row that does not read is an error that names it.
+
+use oncegate_core::claim::{Boot, Claim, ErrorCause, Holder, Lease, Parked, Progress, State};
+use oncegate_core::fingerprint::Fingerprint;
+use oncegate_core::key::{AutomationName, ClaimId, IdempotencyKey, RecordName, RunId, StoreSecret};
+use oncegate_core::policy::Ttl;
+use oncegate_core::time::{LeaseInstant, Now, Timestamp, millis};
+use rusqlite::{CachedStatement, Connection, OptionalExtension, Row, named_params};
+use std::time::Duration;
+
+use crate::StoreError;
+use crate::api::{ClaimView, Workspace};
+
+/// A claim's row with what the core does not see.
+#[derive(Clone, Debug)]
+pub(super) struct Stored {
+    pub(super) row: i64,
+    pub(super) version: i64,
+    pub(super) workspace: Workspace,
+    pub(super) automation_id: i64,
+    pub(super) view: ClaimView,
+}
+
+/// Every column that [`read`] wants, `c` being `claims` and `a` its automation.
+pub(super) const SELECT: &str = "SELECT c.id, c.claim_id, c.workspace_id, c.automation_id, c.idempotency_key, \
+    c.processing_state, c.version, c.attempt, c.generation, c.resets, c.fingerprint, c.record, c.record_hash, \
+    c.retries_used, c.stale_retries_used, c.resumes_used, c.step_succeeded, c.step_unknown, c.flow, c.dismissed, \
+    c.opened_at, c.due_at, c.holder, c.boot, c.run_id, c.run_url, c.processing_started_at, c.lease_renewed, \
+    c.lease_ttl, c.same_runs, c.heard_from, c.done_at, c.retain_until, c.result, c.error_at, c.error_cause, \
+    c.note, c.parked, c.mismatch_at, c.late_at, c.stops, c.first_stop_at, c.last_stop_at, c.created_at, \
+    c.updated_at, a.name FROM claims c JOIN automations a ON a.id = c.automation_id";
+
+pub(super) fn ts(ms: i64) -> Timestamp {
+    Timestamp::from_millis(ms)
+}
+
+fn bad(what: &str, id: &str) -> StoreError {
+    StoreError::Inconsistent(format!("claim {id} has an unreadable {what}"))
+}
+
+/// Reads a row made by [`SELECT`]; `inbox` is judged by the caller, who knows the time.
+pub(super) fn read(r: &Row<'_>) -> Result<Stored, StoreError> {
+    let id: [u8; 16] = r.get("claim_id")?;
+    let id = ClaimId(id);
+    let label = id.to_string();
+    let opt_ts = |name: &str| -> Result<Option<Timestamp>, StoreError> {
+        Ok(r.get::<_, Option<i64>>(name)?.map(ts))
+    };
+    let need = |name: &str| -> Result<Timestamp, StoreError> { opt_ts(name)?.ok_or_else(|| bad(name, &label)) };
+    let word: String = r.get("processing_state")?;
+    let due = opt_ts("due_at")?;
+    let record_hash: Option<Vec<u8>> = r.get("record_hash")?;
+    let record = text(r, "record", |t| RecordName::try_from(t).ok(), &label)?;
+    let state = match word.as_str() {
+        "none" => State::None { due },
+        "processing" => {
+            let run_id = text(r, "run_id", |t| RunId::try_from(t).ok(), &label)?;
+            let holder = match r.get::<_, String>("holder")?.as_str() {
+                "caller" => Holder::Caller { run_id },
+                _ => Holder::Runner { boot: Boot(u64::try_from(r.get::<_, i64>("boot")?).unwrap_or_default()) },
+            };
+            let ttl = Duration::from_millis(u64::try_from(r.get::<_, i64>("lease_ttl")?).unwrap_or_default());
+            State::Processing(Lease {
+                holder,
+                started_at: need("processing_started_at")?,
+                renewed: LeaseInstant(r.get("lease_renewed")?),
+                ttl: Ttl::overridden(ttl).map_err(|_| bad("lease_ttl", &label))?,
+                same_runs: r.get("same_runs")?,
+                heard_from: r.get("heard_from")?,
+                deferred_until: due,
+                holds_record: record.is_none() || record_hash.is_some(),
+            })
+        }
+        "done" => State::Done { at: need("done_at")?, retain_until: need("retain_until")? },
+        "error" => State::Error {
+            at: need("error_at")?,
+            due,
+            cause: text(r, "error_cause", cause, &label)?.ok_or_else(|| bad("error_cause", &label))?,
+            note: r.get::<_, Option<String>>("note")?.unwrap_or_default(),
+        },
+        _ => return Err(bad("processing_state", &label)),
+    };
+    let fingerprint: Option<Vec<u8>> = r.get("fingerprint")?;
+    let fingerprint = match fingerprint {
+        Some(bytes) => Some(Fingerprint::from_bytes(&bytes).ok_or_else(|| bad("fingerprint", &label))?),
+        None => None,
+    };
+    let claim = Claim {
+        id,
+        state,
+        attempt: r.get("attempt")?,
+        generation: r.get("generation")?,
+        fingerprint,
+        record,
+        retries_used: r.get("retries_used")?,
+        stale_retries_used: r.get("stale_retries_used")?,
+        resumes_used: r.get("resumes_used")?,
+        resets: r.get("resets")?,
+        progress: Progress { succeeded: r.get("step_succeeded")?, unknown: r.get("step_unknown")? },
+        flow: r.get("flow")?,
+        open_since: need("opened_at")?,
+        parked: text(r, "parked", parked, &label)?,
+        mismatch_at: opt_ts("mismatch_at")?,
+        late_at: opt_ts("late_at")?,
+        dismissed: r.get("dismissed")?,
+    };
+    let name: String = r.get("name")?;
+    let key: String = r.get("idempotency_key")?;
+    let view = ClaimView {
+        row: r.get("id")?,
+        claim,
+        automation: AutomationName::try_from(name.as_str()).map_err(|_| bad("automation", &label))?,
+        key: IdempotencyKey::try_from(key.as_str()).map_err(|_| bad("idempotency_key", &label))?,
+        inbox: None,
+        run_url: r.get("run_url")?,
+        result: r.get("result")?,
+        stops: u64::try_from(r.get::<_, i64>("stops")?).unwrap_or_default(),
+        first_stop_at: opt_ts("first_stop_at")?,
+        last_stop_at: opt_ts("last_stop_at")?,
+        created_at: need("created_at")?,
+        updated_at: need("updated_at")?,
+    };
+    Ok(Stored {
+        row: view.row,
+        version: r.get("version")?,
+        workspace: Workspace(r.get("workspace_id")?),
+        automation_id: r.get("automation_id")?,
+        view,
+    })
+}
+
+fn text<T>(
+    r: &Row<'_>,
+    name: &str,
+    parse: impl Fn(&str) -> Option<T>,
+    label: &str,
+) -> Result<Option<T>, StoreError> {
+    match r.get::<_, Option<String>>(name)? {
+        None => Ok(None),
+        Some(t) => parse(&t).map(Some).ok_or_else(|| bad(name, label)),
+    }
+}
+
+fn cause(word: &str) -> Option<ErrorCause> {
+    use ErrorCause::{AskedToWait, Failed, Marked, OutcomeUnknown, Shutdown, Stale};
+    [Failed, OutcomeUnknown, Stale, Shutdown, AskedToWait, Marked].into_iter().find(|c| c.as_str() == word)
+}
+
+fn parked(word: &str) -> Option<Parked> {
+    use Parked::{Incident, LoopSuspected, NeedsReplay};
+    [NeedsReplay, LoopSuspected, Incident].into_iter().find(|p| p.as_str() == word)
+}
+
+/// Loads one claim by id.
+pub(super) fn load(db: &Connection, id: ClaimId) -> Result<Option<Stored>, StoreError> {
+    let mut statement = db.prepare_cached(&format!("{SELECT} WHERE c.claim_id = ?1"))?;
+    statement.query_row([&id.0[..]], |r| Ok(read(r))).optional()?.transpose()
+}
+
+/// What is written about a claim besides the core's row.
+#[derive(Default)]
+pub(super) struct Extra<'a> {
+    pub(super) run_url: Option<&'a str>,
+    pub(super) result: Option<&'a str>,
+}
+
+/// A new claim.
+pub(super) fn insert(
+    db: &Connection,
+    secret: &StoreSecret,
+    place: (Workspace, i64, &IdempotencyKey),
+    claim: &Claim,
+    extra: &Extra<'_>,
+    now: Now,
+) -> Result<i64, StoreError> {
+    let (workspace, automation, key) = place;
+    let mut statement = db.prepare_cached(
+        "INSERT INTO claims (claim_id, workspace_id, automation_id, idempotency_key, processing_state, version, \
+         attempt, generation, resets, fingerprint, record, record_hash, retries_used, stale_retries_used, \
+         resumes_used, step_succeeded, step_unknown, flow, dismissed, opened_at, due_at, holder, boot, run_id, \
+         run_url, processing_started_at, lease_renewed, lease_ttl, lease_expires, same_runs, heard_from, done_at, \
+         retain_until, result, error_at, error_cause, note, parked, mismatch_at, late_at, created_at, updated_at) \
+         VALUES (:claim_id, :workspace, :automation, :key, :state, 1, :attempt, :generation, :resets, :fingerprint, \
+         :record, :record_hash, :retries, :stale_retries, :resumes, :succeeded, :unknown, :flow, :dismissed, \
+         :opened, :due, :holder, :boot, :run_id, :run_url, :started, :renewed, :ttl, :expires, :same_runs, \
+         :heard, :done_at, :retain, :result, :error_at, :cause, :note, :parked, :mismatch, :late, :now, :now)",
+    )?;
+    let automation_params: &[(&str, &dyn rusqlite::ToSql)] = named_params! {
+        ":claim_id": &claim.id.0[..], ":automation": automation, ":key": key.as_str(),
+    };
+    for (name, value) in automation_params {
+        bind(&mut statement, name, value)?;
+    }
+    bind_claim(&mut statement, secret, workspace, claim, extra, now)?;
+    statement.raw_execute()?;
+    Ok(db.last_insert_rowid())
+}
+
+/// Replaces a claim's row. Compares and swaps the version, so that no store can overwrite what it did not load.
+pub(super) fn update(
+    db: &Connection,
+    secret: &StoreSecret,
+    stored: &Stored,
+    claim: &Claim,
+    extra: &Extra<'_>,
+    now: Now,
+) -> Result<(), StoreError> {
+    let mut statement = db.prepare_cached(
+        "UPDATE claims SET processing_state = :state, version = version + 1, attempt = :attempt, \
+         generation = :generation, resets = :resets, fingerprint = :fingerprint, record = :record, \
+         record_hash = :record_hash, retries_used = :retries, stale_retries_used = :stale_retries, \
+         resumes_used = :resumes, step_succeeded = :succeeded, step_unknown = :unknown, flow = :flow, \
+         dismissed = :dismissed, opened_at = :opened, due_at = :due, holder = :holder, boot = :boot, \
+         run_id = COALESCE(:run_id, run_id), run_url = COALESCE(:run_url, run_url), \
+         processing_started_at = :started, lease_renewed = :renewed, lease_ttl = :ttl, lease_expires = :expires, \
+         same_runs = :same_runs, heard_from = :heard, done_at = :done_at, retain_until = :retain, \
+         result = CASE WHEN :state = 'done' THEN COALESCE(result, :result) ELSE NULL END, \
+         error_at = :error_at, error_cause = :cause, note = :note, parked = :parked, mismatch_at = :mismatch, \
+         late_at = :late, updated_at = :now \
+         WHERE id = :row AND version = :version AND workspace_id = :workspace",
+    )?;
+    bind(&mut statement, ":row", &stored.row)?;
+    bind(&mut statement, ":version", &stored.version)?;
+    bind_claim(&mut statement, secret, stored.workspace, claim, extra, now)?;
+    match statement.raw_execute()? {
+        1 => Ok(()),
+        _ => Err(StoreError::Inconsistent(format!("claim {} changed under a transaction", claim.id))),
+    }
+}
+
+fn bind(statement: &mut CachedStatement<'_>, name: &str, value: &dyn rusqlite::ToSql) -> Result<(), StoreError> {
+    let at = statement
+        .parameter_index(name)?
+        .ok_or_else(|| StoreError::Inconsistent(format!("a statement lacks the parameter {name}")))?;
+    Ok(statement.raw_bind_parameter(at, value)?)
+}
+
+/// Binds what `insert` and `update` share, so that no field can be written by one and forgotten by the other.
+fn bind_claim(
+    statement: &mut CachedStatement<'_>,
+    secret: &StoreSecret,
+    workspace: Workspace,
+    claim: &Claim,
+    extra: &Extra<'_>,
+    now: Now,
+) -> Result<(), StoreError> {
+    let lease = match &claim.state {
+        State::Processing(lease) => Some(lease),
+        State::None { .. } | State::Done { .. } | State::Error { .. } => None,
+    };
+    let (done_at, retain_until) = match &claim.state {
+        State::Done { at, retain_until } => (Some(at.as_millis()), Some(retain_until.as_millis())),
+        State::None { .. } | State::Processing(_) | State::Error { .. } => (None, None),
+    };
+    let (error_at, cause, note) = match &claim.state {
+        State::Error { at, cause, note, .. } => (Some(at.as_millis()), Some(cause.as_str()), Some(note.as_str())),
+        State::None { .. } | State::Processing(_) | State::Done { .. } => (None, None, None),
+    };
+    let due = match &claim.state {
+        State::None { due } | State::Error { due, .. } => *due,
+        State::Processing(lease) => lease.deferred_until,
+        State::Done { .. } => None,
+    };
+    let (holder, boot, run_id) = match lease.map(|l| &l.holder) {
+        Some(Holder::Caller { run_id }) => (Some("caller"), None, run_id.as_ref().map(RunId::as_str)),
+        Some(Holder::Runner { boot }) => (Some("runner"), i64::try_from(boot.0).ok(), None),
+        None => (None, None, None),
+    };
+    let record_hash = match (&claim.record, lease) {
+        (Some(record), Some(lease)) if lease.holds_record => Some(secret.record_hash(workspace.0, record)),
+        _ => None,
+    };
+    let fingerprint = claim.fingerprint.map(Fingerprint::to_bytes);
+    let params: &[(&str, &dyn rusqlite::ToSql)] = named_params! {
+        ":workspace": workspace.0,
+        ":state": claim.processing_state().as_str(),
+        ":attempt": claim.attempt,
+        ":generation": claim.generation,
+        ":resets": claim.resets,
+        ":fingerprint": fingerprint.as_ref().map(|f| &f[..]),
+        ":record": claim.record.as_ref().map(RecordName::as_str),
+        ":record_hash": record_hash.as_ref().map(|h| &h[..]),
+        ":retries": claim.retries_used,
+        ":stale_retries": claim.stale_retries_used,
+        ":resumes": claim.resumes_used,
+        ":succeeded": claim.progress.succeeded,
+        ":unknown": claim.progress.unknown,
+        ":flow": claim.flow,
+        ":dismissed": claim.dismissed,
+        ":opened": claim.open_since.as_millis(),
+        ":due": due.map(Timestamp::as_millis),
+        ":holder": holder,
+        ":boot": boot,
+        ":run_id": run_id,
+        ":run_url": extra.run_url,
+        ":started": lease.map(|l| l.started_at.as_millis()),
+        ":renewed": lease.map(|l| l.renewed.0),
+        ":ttl": lease.map(|l| millis(l.ttl.get())),
+        ":expires": lease.map(|l| l.expires().0),
+        ":same_runs": lease.map_or(0, |l| l.same_runs),
+        ":heard": lease.is_some_and(|l| l.heard_from),
+        ":done_at": done_at,
+        ":retain": retain_until,
+        ":result": extra.result,
+        ":error_at": error_at,
+        ":cause": cause,
+        ":note": note,
+        ":parked": claim.parked.map(Parked::as_str),
+        ":mismatch": claim.mismatch_at.map(Timestamp::as_millis),
+        ":late": claim.late_at.map(Timestamp::as_millis),
+        ":now": now.wall.as_millis(),
+    };
+    for (name, value) in params {
+        bind(statement, name, *value)?;
+    }
+    Ok(())
+}

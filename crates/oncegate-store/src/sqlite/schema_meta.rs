@@ -1,0 +1,54 @@
+//! The handful of values a store keeps about itself.
+
+use oncegate_core::claim::Boot;
+use oncegate_core::key::StoreSecret;
+use oncegate_core::time::{LeaseInstant, Timestamp};
+use rusqlite::{Connection, OptionalExtension, params};
+
+use crate::StoreError;
+use crate::api::Workspace;
+
+/// What a store reads about itself when it opens.
+pub(super) struct Meta {
+    pub(super) secret: StoreSecret,
+    pub(super) boot: Boot,
+    pub(super) lease: LeaseInstant,
+}
+
+/// Makes the secret and the default workspace at the first opening, and counts this start.
+pub(super) fn open(db: &mut Connection, fresh_secret: [u8; 32], now: Timestamp) -> Result<Meta, StoreError> {
+    let tx = db.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
+    tx.execute(
+        "INSERT INTO meta (name, value) VALUES ('secret', ?1) ON CONFLICT DO NOTHING",
+        params![&fresh_secret[..]],
+    )?;
+    tx.execute(
+        "INSERT INTO workspaces (id, name, created_at) VALUES (?1, 'default', ?2) ON CONFLICT DO NOTHING",
+        params![Workspace::DEFAULT.0, now.as_millis()],
+    )?;
+    tx.execute(
+        "INSERT INTO meta (name, value) VALUES ('boot', 1) ON CONFLICT DO UPDATE SET value = value + 1",
+        [],
+    )?;
+    let secret: Vec<u8> = value(&tx, "secret")?.unwrap_or_default();
+    let boot: i64 = value(&tx, "boot")?.unwrap_or_default();
+    let lease: i64 = value(&tx, "lease")?.unwrap_or_default();
+    tx.commit()?;
+    let secret = <[u8; 32]>::try_from(secret)
+        .map_err(|_| StoreError::Inconsistent("the store's secret is not 32 bytes long".into()))?;
+    let boot = Boot(u64::try_from(boot).unwrap_or_default());
+    Ok(Meta { secret: StoreSecret::new(secret), boot, lease: LeaseInstant(lease) })
+}
+
+fn value<T: rusqlite::types::FromSql>(db: &Connection, name: &str) -> Result<Option<T>, StoreError> {
+    Ok(db.query_row("SELECT value FROM meta WHERE name = ?1", [name], |r| r.get(0)).optional()?)
+}
+
+/// Writes the lease clock down.
+pub(super) fn set_lease(db: &Connection, lease: LeaseInstant) -> Result<(), StoreError> {
+    db.prepare_cached(
+        "INSERT INTO meta (name, value) VALUES ('lease', ?1) ON CONFLICT DO UPDATE SET value = excluded.value",
+    )?
+    .execute([lease.0])?;
+    Ok(())
+}

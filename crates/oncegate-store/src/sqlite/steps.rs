@@ -1,0 +1,141 @@
+//! Step memory: one row per call, written before it is sent.
+
+use oncegate_core::claim::{Claim, State};
+use oncegate_core::time::Now;
+use rusqlite::{Connection, Row, params};
+
+use super::row::{self, Extra, Stored, ts};
+use super::transition::Context;
+use crate::StoreError;
+use crate::api::{StepBegin, StepCall, StepEnd, StepOutcome};
+
+impl Context<'_> {
+    /// `None`: the attempt no longer holds, so nothing may be sent.
+    pub(super) fn begin_step(&self, step: &StepBegin) -> Result<Option<i64>, StoreError> {
+        let Some(stored) = row::load(self.db, step.id)? else { return Ok(None) };
+        if !holds(&stored, step.fence) {
+            return Ok(None);
+        }
+        self.db
+            .prepare_cached(
+                "INSERT INTO step_calls (claim_row, step, attempt, resets, idempotency_key, target, sent_at, outcome) \
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 'in_flight')",
+            )?
+            .execute(params![
+                stored.row,
+                step.step,
+                step.fence.attempt,
+                stored.view.claim.resets,
+                step.idempotency_key,
+                step.target,
+                self.now.wall.as_millis(),
+            ])?;
+        Ok(Some(self.db.last_insert_rowid()))
+    }
+
+    /// What is known is written whoever holds the claim by now: it happened, or it did not.
+    pub(super) fn end_step(&self, end: &StepEnd) -> Result<bool, StoreError> {
+        let Some(stored) = row::load(self.db, end.id)? else { return Ok(false) };
+        // A late answer replaces "unknown" by what is known; a row that ended is not changed.
+        self.db
+            .prepare_cached(
+                "UPDATE step_calls SET outcome = ?3, status = ?4, answer = ?5, note = ?6, finished_at = ?7 \
+                 WHERE id = ?1 AND claim_row = ?2 AND outcome IN ('in_flight', 'unknown')",
+            )?
+            .execute(params![
+                end.call,
+                stored.row,
+                outcome_word(end.outcome),
+                end.status,
+                end.answer,
+                end.note,
+                self.now.wall.as_millis(),
+            ])?;
+        let mut claim = stored.view.claim.clone();
+        match end.outcome {
+            StepOutcome::Succeeded => {
+                claim.progress.succeeded = true;
+                claim.resumes_used = 0;
+            }
+            StepOutcome::Unknown => claim.progress.unknown = true,
+            StepOutcome::Failed | StepOutcome::InFlight => {}
+        }
+        let holds = holds(&stored, end.fence);
+        if holds {
+            self.restart_lease(&mut claim);
+        } else if end.outcome != StepOutcome::Failed {
+            claim.late_at = claim.late_at.or(Some(self.now.wall));
+            let note = format!("a step of attempt {} was answered after the claim was lost", end.fence.attempt);
+            self.history(stored.row, "late", Some("step"), end.fence.attempt, "runner", Some(&note))?;
+        }
+        if claim != stored.view.claim {
+            row::update(self.db, self.secret, &stored, &claim, &Extra::default(), self.now)?;
+        }
+        Ok(holds)
+    }
+
+    fn restart_lease(&self, claim: &mut Claim) {
+        if let State::Processing(lease) = &mut claim.state {
+            lease.renewed = lease.renewed.max(self.now.lease);
+        }
+    }
+}
+
+fn holds(stored: &Stored, fence: oncegate_core::token::Fence) -> bool {
+    stored.view.claim.fence() == fence && matches!(stored.view.claim.state, State::Processing(_))
+}
+
+/// A new attempt begins: whatever an earlier one sent without hearing back is unknown from now on.
+pub(super) fn give_up_in_flight(db: &Connection, claim_row: i64, now: Now) -> Result<bool, StoreError> {
+    let given_up = db
+        .prepare_cached(
+            "UPDATE step_calls SET outcome = 'unknown', finished_at = ?2, \
+             note = 'the attempt ended before an answer was written down' \
+             WHERE claim_row = ?1 AND outcome = 'in_flight'",
+        )?
+        .execute(params![claim_row, now.wall.as_millis()])?;
+    Ok(given_up > 0)
+}
+
+/// The calls of a claim, oldest first.
+pub(super) fn of_claim(db: &Connection, claim_row: i64) -> Result<Vec<StepCall>, StoreError> {
+    let mut statement = db.prepare_cached(
+        "SELECT id, step, attempt, resets, idempotency_key, target, sent_at, outcome, status, answer, note, \
+         finished_at FROM step_calls WHERE claim_row = ?1 ORDER BY id",
+    )?;
+    let calls = statement.query_map([claim_row], read)?.collect::<Result<Vec<_>, _>>()?;
+    Ok(calls)
+}
+
+fn read(r: &Row<'_>) -> rusqlite::Result<StepCall> {
+    let outcome: String = r.get("outcome")?;
+    Ok(StepCall {
+        id: r.get("id")?,
+        step: r.get("step")?,
+        attempt: r.get("attempt")?,
+        resets: r.get("resets")?,
+        idempotency_key: r.get("idempotency_key")?,
+        target: r.get("target")?,
+        sent_at: ts(r.get("sent_at")?),
+        // The column's CHECK allows four words.
+        outcome: match outcome.as_str() {
+            "succeeded" => StepOutcome::Succeeded,
+            "failed" => StepOutcome::Failed,
+            "unknown" => StepOutcome::Unknown,
+            _ => StepOutcome::InFlight,
+        },
+        status: r.get("status")?,
+        answer: r.get("answer")?,
+        note: r.get("note")?,
+        finished_at: r.get::<_, Option<i64>>("finished_at")?.map(ts),
+    })
+}
+
+fn outcome_word(outcome: StepOutcome) -> &'static str {
+    match outcome {
+        StepOutcome::InFlight => "in_flight",
+        StepOutcome::Succeeded => "succeeded",
+        StepOutcome::Failed => "failed",
+        StepOutcome::Unknown => "unknown",
+    }
+}

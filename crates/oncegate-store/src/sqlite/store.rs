@@ -1,0 +1,295 @@
+//! [`SqliteStore`]: the contract, in terms of the writer, the readers and the transitions.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use oncegate_core::claim::Boot;
+use oncegate_core::finish::{Answer, Call};
+use oncegate_core::inbox::InboxList;
+use oncegate_core::key::{AutomationName, ClaimId, IdempotencyKey, StoreSecret};
+use oncegate_core::time::{Now, Timestamp};
+use rusqlite::{Connection, OptionalExtension, params};
+
+use super::dir::DataDir;
+use super::readers::Readers;
+use super::transition::{self, Context};
+use super::writer::Writer;
+use super::{intake, migrations, queries, row, schema_meta};
+use crate::StoreError;
+use crate::api::{
+    ActCall, Acted, AdmitCall, Admitted, AuditRow, ClaimCall, ClaimView, Claimed, DeliveryRow, Due, Filter,
+    FinishCall, HistoryRow, Page, PolicyBook, StepBegin, StepEnd, Store, UnverifiedCall, Work, Workspace,
+};
+use crate::clock::{Clock, LeaseClock};
+
+/// How to open a store.
+#[derive(Clone)]
+pub struct Options {
+    /// Where time comes from.
+    pub clock: Arc<dyn Clock>,
+    /// What automations allow.
+    pub policies: Arc<dyn PolicyBook>,
+    /// 32 random bytes: the store's secret, if this opening makes the store.
+    pub fresh_secret: [u8; 32],
+    /// Accept a directory that does not survive a restart of the machine.
+    pub ephemeral: bool,
+    /// Largest size of the database file in bytes; `None` is the disk's.
+    pub max_bytes: Option<u64>,
+}
+
+/// The embedded store.
+pub struct SqliteStore {
+    shared: Arc<Shared>,
+    writer: Arc<Writer>,
+    readers: Readers,
+    _dir: DataDir,
+}
+
+struct Shared {
+    secret: StoreSecret,
+    boot: Boot,
+    clock: Arc<dyn Clock>,
+    lease: LeaseClock,
+    policies: Arc<dyn PolicyBook>,
+}
+
+impl Shared {
+    fn now(&self) -> Now {
+        self.lease.now(self.clock.read())
+    }
+
+    fn context<'a>(&'a self, db: &'a Connection) -> Context<'a> {
+        Context { db, secret: &self.secret, policies: &self.policies, now: self.now(), boot: self.boot }
+    }
+}
+
+/// Read-only connections; queries are short and a writer never blocks them.
+const READERS: usize = 2;
+
+impl SqliteStore {
+    /// Opens, or makes, the store in `dir`.
+    ///
+    /// # Errors
+    /// The directory cannot be used, is locked, is not on a lasting disk, or was written by a newer version.
+    pub fn open(dir: &Path, options: &Options) -> Result<Self, StoreError> {
+        let dir = DataDir::open(dir, options.ephemeral)?;
+        let path = dir.database();
+        let mut db = connect(&path)?;
+        migrations::migrate(&mut db, &path)?;
+        let reading = options.clock.read();
+        let meta = schema_meta::open(&mut db, options.fresh_secret, reading.wall)?;
+        if let Some(bytes) = options.max_bytes {
+            let page: i64 = db.pragma_query_value(None, "page_size", |r| r.get(0))?;
+            db.pragma_update(None, "max_page_count", i64::try_from(bytes).unwrap_or(i64::MAX) / page)?;
+        }
+        let readers = Readers::open(&path, READERS)?;
+        let shared = Shared {
+            secret: meta.secret,
+            boot: meta.boot,
+            clock: Arc::clone(&options.clock),
+            lease: LeaseClock::resume(meta.lease, reading),
+            policies: Arc::clone(&options.policies),
+        };
+        Ok(Self { shared: Arc::new(shared), writer: Arc::new(Writer::start(db)?), readers, _dir: dir })
+    }
+
+    async fn transact<T, F>(&self, places: Option<(&'static str, &'static str)>, work: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: Fn(&Context<'_>) -> Result<T, StoreError> + Send + 'static,
+    {
+        let shared = Arc::clone(&self.shared);
+        self.writer.write(places, move |db| work(&shared.context(db))).await
+    }
+}
+
+fn connect(path: &Path) -> Result<Connection, StoreError> {
+    let db = Connection::open(path).map_err(|e| StoreError::Path {
+        path: path.to_owned(),
+        message: e.to_string(),
+    })?;
+    db.pragma_update(None, "journal_mode", "WAL")?;
+    db.pragma_update(None, "synchronous", "FULL")?;
+    db.pragma_update(None, "foreign_keys", true)?;
+    // Checkpoints write whole pages in random order; fewer, larger ones cost less than many small ones.
+    db.pragma_update(None, "wal_autocheckpoint", 20_000)?;
+    db.pragma_update(None, "cache_size", -64 * 1024)?;
+    db.busy_timeout(std::time::Duration::from_secs(5))?;
+    db.set_prepared_statement_cache_capacity(128);
+    Ok(db)
+}
+
+#[async_trait]
+impl Store for SqliteStore {
+    fn secret(&self) -> &StoreSecret {
+        &self.shared.secret
+    }
+
+    fn boot(&self) -> Boot {
+        self.shared.boot
+    }
+
+    fn now(&self) -> Now {
+        self.shared.now()
+    }
+
+    async fn claim(&self, call: ClaimCall) -> Result<Option<Claimed>, StoreError> {
+        let places = (call.actor == transition::RUNNER).then_some(("run.before_commit", "run.committed"));
+        self.transact(places, move |cx| cx.claim(&call)).await
+    }
+
+    async fn finish(&self, call: FinishCall) -> Result<Option<(Answer, ClaimView)>, StoreError> {
+        let done = call.call == Call::Done && call.actor == transition::RUNNER;
+        let places = done.then_some(("done.before_commit", "done.committed"));
+        self.transact(places, move |cx| cx.finish(&call)).await
+    }
+
+    async fn act(&self, call: ActCall) -> Result<Acted, StoreError> {
+        self.transact(None, move |cx| cx.act(&call)).await
+    }
+
+    async fn admit(&self, call: AdmitCall) -> Result<Vec<Admitted>, StoreError> {
+        self.transact(Some(("admit.before_commit", "admit.committed")), move |cx| cx.admit(&call)).await
+    }
+
+    async fn keep_unverified(&self, call: UnverifiedCall) -> Result<i64, StoreError> {
+        self.transact(None, move |cx| cx.keep_unverified(&call)).await
+    }
+
+    async fn begin_step(&self, step: StepBegin) -> Result<Option<i64>, StoreError> {
+        self.transact(None, move |cx| cx.begin_step(&step)).await
+    }
+
+    async fn end_step(&self, step: StepEnd) -> Result<bool, StoreError> {
+        self.transact(None, move |cx| cx.end_step(&step)).await
+    }
+
+    async fn set_paused(
+        &self,
+        workspace: Workspace,
+        automation: AutomationName,
+        paused: bool,
+        reason: String,
+        actor: String,
+    ) -> Result<bool, StoreError> {
+        self.transact(None, move |cx| cx.set_paused(workspace, &automation, paused, &reason, &actor)).await
+    }
+
+    async fn show(&self, id: ClaimId) -> Result<Option<ClaimView>, StoreError> {
+        let shared = Arc::clone(&self.shared);
+        self.readers
+            .read(move |db| Ok(row::load(db, id)?.map(|s| transition::judged(s, shared.now(), shared.boot))))
+            .await
+    }
+
+    async fn find(
+        &self,
+        workspace: Workspace,
+        automation: AutomationName,
+        key: IdempotencyKey,
+    ) -> Result<Option<ClaimId>, StoreError> {
+        let shared = Arc::clone(&self.shared);
+        self.readers
+            .read(move |db| {
+                let number: Option<i64> = db
+                    .prepare_cached("SELECT id FROM automations WHERE workspace_id = ?1 AND name = ?2")?
+                    .query_row(params![workspace.0, automation.as_str()], |r| r.get(0))
+                    .optional()?;
+                Ok(number.map(|n| shared.secret.claim_id(workspace.0, n, &key)))
+            })
+            .await
+    }
+
+    async fn history(&self, id: ClaimId) -> Result<Vec<HistoryRow>, StoreError> {
+        self.readers.read(move |db| queries::history(db, id)).await
+    }
+
+    async fn work(&self, id: ClaimId) -> Result<Option<Work>, StoreError> {
+        self.readers.read(move |db| queries::work(db, id)).await
+    }
+
+    async fn list(&self, workspace: Workspace, filter: Filter) -> Result<Page<ClaimView>, StoreError> {
+        let shared = Arc::clone(&self.shared);
+        self.readers.read(move |db| queries::list(db, workspace, &filter, shared.now(), shared.boot)).await
+    }
+
+    async fn counts(&self, workspace: Workspace) -> Result<Vec<(InboxList, u64)>, StoreError> {
+        let shared = Arc::clone(&self.shared);
+        self.readers.read(move |db| queries::counts(db, workspace, shared.now(), shared.boot)).await
+    }
+
+    async fn rejected(
+        &self,
+        workspace: Workspace,
+        before: Option<i64>,
+        limit: u32,
+    ) -> Result<Page<DeliveryRow>, StoreError> {
+        self.readers.read(move |db| intake::rejected(db, workspace, before, limit)).await
+    }
+
+    async fn delivery(&self, workspace: Workspace, id: i64) -> Result<Option<DeliveryRow>, StoreError> {
+        self.readers.read(move |db| intake::delivery(db, workspace, id)).await
+    }
+
+    async fn audit(
+        &self,
+        workspace: Workspace,
+        before: Option<i64>,
+        limit: u32,
+    ) -> Result<Page<AuditRow>, StoreError> {
+        self.readers.read(move |db| queries::audit(db, workspace, before, limit)).await
+    }
+
+    async fn due(&self, limit: u32) -> Result<Vec<Due>, StoreError> {
+        let shared = Arc::clone(&self.shared);
+        self.readers.read(move |db| queries::due(db, shared.now(), shared.boot, limit)).await
+    }
+
+    async fn next_due(&self) -> Result<Option<Timestamp>, StoreError> {
+        self.readers.read(transition::next_due).await
+    }
+
+    async fn tick(&self) -> Result<(), StoreError> {
+        let shared = Arc::clone(&self.shared);
+        self.writer
+            .write(None, move |db| schema_meta::set_lease(db, shared.lease.tick(shared.clock.read())))
+            .await
+    }
+
+    async fn reap(&self, limit: u32) -> Result<u64, StoreError> {
+        self.transact(None, move |cx| transition::reap(cx.db, cx.now, limit)).await
+    }
+
+    async fn api_token(&self, hash: [u8; 32]) -> Result<Option<String>, StoreError> {
+        self.readers
+            .read(move |db| {
+                Ok(db
+                    .prepare_cached("SELECT name FROM api_tokens WHERE hash = ?1")?
+                    .query_row([&hash[..]], |r| r.get(0))
+                    .optional()?)
+            })
+            .await
+    }
+
+    async fn has_api_tokens(&self) -> Result<bool, StoreError> {
+        self.readers
+            .read(|db| Ok(db.query_row("SELECT EXISTS (SELECT 1 FROM api_tokens)", [], |r| r.get(0))?))
+            .await
+    }
+
+    async fn add_api_token(&self, hash: [u8; 32], name: String) -> Result<(), StoreError> {
+        self.transact(None, move |cx| {
+            cx.db.execute(
+                "INSERT INTO api_tokens (hash, name, role, created_at) VALUES (?1, ?2, 'admin', ?3) ON CONFLICT DO NOTHING",
+                params![&hash[..], name, cx.now.wall.as_millis()],
+            )?;
+            Ok(())
+        })
+        .await
+    }
+
+    async fn close(&self) {
+        self.writer.close().await;
+    }
+}

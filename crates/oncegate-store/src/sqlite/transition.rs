@@ -1,0 +1,495 @@
+//! The only writer of `processing_state`: loads the facts, asks the core, writes what it says, with history and
+//! audit, in the transaction that the writer opened.
+
+use std::sync::Arc;
+
+use oncegate_core::claim::{Boot, Claim, Lease, State};
+use oncegate_core::decide::{self, Decision, Facts, FlagSeen, Hold, RecordHolder, StopReason, Verdict};
+use oncegate_core::finish::{self, Answer, Call};
+use oncegate_core::inbox;
+use oncegate_core::key::{AutomationName, ClaimId, IdempotencyKey, StoreSecret};
+use oncegate_core::limits;
+use oncegate_core::reset::{self, Act};
+use oncegate_core::time::{Now, Timestamp};
+use rusqlite::{Connection, OptionalExtension, params};
+use std::time::Duration;
+
+use super::row::{self, Extra, Stored};
+use crate::StoreError;
+use crate::api::{ActCall, Acted, ClaimCall, ClaimView, Claimed, FinishCall, PolicyBook, Target, Workspace};
+
+/// What every transition needs besides the connection.
+pub(super) struct Context<'a> {
+    pub(super) db: &'a Connection,
+    pub(super) secret: &'a StoreSecret,
+    pub(super) policies: &'a Arc<dyn PolicyBook>,
+    pub(super) now: Now,
+    pub(super) boot: Boot,
+}
+
+/// Where a new claim would go.
+struct Place {
+    workspace: Workspace,
+    automation_id: i64,
+    automation: AutomationName,
+    key: IdempotencyKey,
+}
+
+impl Context<'_> {
+    /// Decides a claim. `None`: a claim named by id does not exist.
+    pub(super) fn claim(&self, call: &ClaimCall) -> Result<Option<Claimed>, StoreError> {
+        let (id, place, stored) = match &call.target {
+            Target::Key { workspace, automation, key } => {
+                let automation_id = self.automation(*workspace, automation)?;
+                let id = self.secret.claim_id(workspace.0, automation_id, key);
+                let stored = row::load(self.db, id)?;
+                let (automation, key) = (automation.clone(), key.clone());
+                (id, Place { workspace: *workspace, automation_id, automation, key }, stored)
+            }
+            Target::Id(id) => {
+                let Some(stored) = row::load(self.db, *id)? else { return Ok(None) };
+                let (automation, key) = (stored.view.automation.clone(), stored.view.key.clone());
+                let place =
+                    Place { workspace: stored.workspace, automation_id: stored.automation_id, automation, key };
+                (*id, place, Some(stored))
+            }
+        };
+        let policy = self.policies.policy(&place.automation);
+        let facts = self.facts(id, &place, stored.as_ref(), call, policy.loop_limit.within)?;
+        let Verdict { decision, mut changes } = decide::decide(&facts, &call.request, &policy, self.now);
+
+        let starts = matches!(decision, Decision::Run(reason) if reason != decide::RunReason::SameRun);
+        if let (true, Some(stored), Some(claim)) = (starts, &stored, &mut changes.claim)
+            && super::steps::give_up_in_flight(self.db, stored.row, self.now)?
+        {
+            claim.progress.unknown = true;
+        }
+        if let Some(taken) = changes.record_taken_from {
+            self.take_record(taken, &place, &call.actor)?;
+        }
+        let row = match (&changes.claim, &stored) {
+            (Some(claim), Some(stored)) => {
+                let extra = Extra { run_url: call.run_url.as_deref(), ..Extra::default() };
+                row::update(self.db, self.secret, stored, claim, &extra, self.now)?;
+                Some(stored.row)
+            }
+            (Some(claim), None) => {
+                let extra = Extra { run_url: call.run_url.as_deref(), ..Extra::default() };
+                let at = (place.workspace, place.automation_id, &place.key);
+                Some(row::insert(self.db, self.secret, at, claim, &extra, self.now)?)
+            }
+            (None, Some(stored)) => Some(stored.row),
+            (None, None) => None,
+        };
+        if let Some(row) = row {
+            if let Some(payload) = &call.payload {
+                let replace = changes.corrected || facts_replaced(&decision);
+                self.keep_payload(row, payload, replace)?;
+            }
+            let attempt = changes.claim.as_ref().or(stored.as_ref().map(|s| &s.view.claim)).map_or(0, |c| c.attempt);
+            if changes.corrected {
+                self.history(row, "reset", Some("correction"), attempt, &call.actor, None)?;
+            }
+            if changes.claim.is_some() || !matches!(decision, Decision::Queued(_)) {
+                self.write_decision(row, &decision, attempt, stored.as_ref(), &call.actor)?;
+            }
+        }
+        if changes.first_run
+            && let Some(claim) = &changes.claim
+            && let Some(record) = &claim.record
+        {
+            let hash = self.secret.record_hash(place.workspace.0, record);
+            self.db
+                .prepare_cached(
+                    "INSERT INTO record_runs (record_hash, automation_id, at, claim_id, attempt) \
+                     VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT DO NOTHING",
+                )?
+                .execute(params![
+                    &hash[..],
+                    place.automation_id,
+                    self.now.wall.as_millis(),
+                    &id.0[..],
+                    claim.attempt
+                ])?;
+        }
+        if changes.went_stale {
+            self.db
+                .prepare_cached("UPDATE automations SET stale_streak = stale_streak + 1 WHERE id = ?1")?
+                .execute([place.automation_id])?;
+        }
+        if facts.pruned_done_at.is_some() && starts {
+            self.db.prepare_cached("DELETE FROM pruned WHERE claim_id = ?1")?.execute([&id.0[..]])?;
+        }
+        let view = match row {
+            Some(_) => self.view(id)?,
+            None => None,
+        };
+        let token = match (&decision, &view) {
+            (Decision::Run(_), Some(view)) => Some(self.secret.token(id, view.claim.fence())),
+            _ => None,
+        };
+        let changed = changes.claim.is_some();
+        Ok(Some(Claimed { decision, view, changed, id, token, now: self.now }))
+    }
+
+    fn facts(
+        &self,
+        id: ClaimId,
+        place: &Place,
+        stored: Option<&Stored>,
+        call: &ClaimCall,
+        loop_window: Duration,
+    ) -> Result<Facts, StoreError> {
+        let claim = stored.map(|s| s.view.claim.clone());
+        let record = call.request.record.as_ref().or(claim.as_ref().and_then(|c| c.record.as_ref()));
+        let pruned_done_at = match stored {
+            Some(_) => None,
+            None => self
+                .db
+                .prepare_cached("SELECT done_at FROM pruned WHERE claim_id = ?1")?
+                .query_row([&id.0[..]], |r| r.get(0))
+                .optional()?
+                .map(row::ts),
+        };
+        let (paused, stale_streak): (bool, u32) = self
+            .db
+            .prepare_cached("SELECT paused_at IS NOT NULL, stale_streak FROM automations WHERE id = ?1")?
+            .query_row([place.automation_id], |r| Ok((r.get(0)?, r.get(1)?)))?;
+        let (record_holder, first_runs_of_record) = match record {
+            None => (None, 0),
+            Some(record) => {
+                let hash = self.secret.record_hash(place.workspace.0, record);
+                let since = self.now.wall.before(loop_window);
+                (
+                    self.record_holder(place.workspace, &hash, id)?,
+                    self.db
+                        .prepare_cached(
+                            "SELECT count(*) FROM record_runs WHERE record_hash = ?1 AND automation_id = ?2 AND at > ?3",
+                        )?
+                        .query_row(params![&hash[..], place.automation_id, since.as_millis()], |r| r.get(0))?,
+                )
+            }
+        };
+        Ok(Facts {
+            id,
+            run_id_is_constant: self.run_id_is_constant(call, claim.as_ref())?,
+            claim,
+            pruned_done_at,
+            record_holder,
+            hold: paused.then_some(Hold::Paused),
+            first_runs_of_record,
+            flag: FlagSeen::Clear,
+            stale_streak,
+            boot: self.boot,
+        })
+    }
+
+    fn record_holder(
+        &self,
+        workspace: Workspace,
+        record_hash: &[u8; 16],
+        except: ClaimId,
+    ) -> Result<Option<RecordHolder>, StoreError> {
+        let sql = format!("{} WHERE c.workspace_id = ?1 AND c.record_hash = ?2 AND c.claim_id <> ?3", row::SELECT);
+        let stored = self
+            .db
+            .prepare_cached(&sql)?
+            .query_row(params![workspace.0, &record_hash[..], &except.0[..]], |r| Ok(row::read(r)))
+            .optional()?
+            .transpose()?;
+        Ok(stored.and_then(|s| match s.view.claim.state {
+            State::Processing(lease) => Some(RecordHolder { id: s.view.claim.id, lease }),
+            State::None { .. } | State::Done { .. } | State::Error { .. } => None,
+        }))
+    }
+
+    /// Only asked where it can matter: a live claim repeated under its own run id.
+    fn run_id_is_constant(&self, call: &ClaimCall, claim: Option<&Claim>) -> Result<bool, StoreError> {
+        let (Some(run_id), Some(Claim { state: State::Processing(Lease { .. }), id, .. })) =
+            (decide::run_id_of(&call.request), claim)
+        else {
+            return Ok(false);
+        };
+        let an_hour_ago = self.now.wall.before(Duration::from_secs(3600)).as_millis();
+        Ok(self
+            .db
+            .prepare_cached(
+                "SELECT EXISTS (SELECT 1 FROM claims WHERE run_id = ?1 AND claim_id <> ?2 \
+                 AND coalesce(done_at, error_at) < ?3)",
+            )?
+            .query_row(params![run_id.as_str(), &id.0[..], an_hour_ago], |r| r.get(0))?)
+    }
+
+    fn take_record(&self, from: ClaimId, by: &Place, actor: &str) -> Result<(), StoreError> {
+        let Some(stored) = row::load(self.db, from)? else { return Ok(()) };
+        let claim = stored.view.claim.clone().with_record_taken();
+        row::update(self.db, self.secret, &stored, &claim, &Extra::default(), self.now)?;
+        let note = format!("record taken by {} of {} at {}", by.key, by.automation, self.now.wall);
+        self.history(stored.row, "record_taken", None, claim.attempt, actor, Some(&note))
+    }
+
+    fn write_decision(
+        &self,
+        row: i64,
+        decision: &Decision,
+        attempt: u32,
+        before: Option<&Stored>,
+        actor: &str,
+    ) -> Result<(), StoreError> {
+        match decision {
+            Decision::Run(reason) => self.history(row, "run", Some(reason.as_str()), attempt, actor, None),
+            Decision::Queued(reason) => self.history(row, "queued", Some(reason.as_str()), attempt, actor, None),
+            Decision::Stop { reason, note, .. } => {
+                // The runner asking again whether its own work may start is no refusal of anybody.
+                if actor == RUNNER && *reason != StopReason::NeedsReview {
+                    return Ok(());
+                }
+                self.db
+                    .prepare_cached(
+                        "UPDATE claims SET stops = stops + 1, first_stop_at = coalesce(first_stop_at, ?2), \
+                         last_stop_at = ?2 WHERE id = ?1",
+                    )?
+                    .execute(params![row, self.now.wall.as_millis()])?;
+                // Every refusal is counted; so that a loop cannot fill the disk, only the first have a row.
+                if before.is_none_or(|s| s.view.stops < u64::from(limits::STOP_HISTORY_ROWS_MAX)) {
+                    self.history(row, "stop", Some(reason.as_str()), attempt, actor, note.as_deref())?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Done, error, heartbeat, defer, hand back.
+    pub(super) fn finish(&self, call: &FinishCall) -> Result<Option<(Answer, ClaimView)>, StoreError> {
+        let Some(stored) = row::load(self.db, call.id)? else { return Ok(None) };
+        let policy = self.policies.policy(&stored.view.automation);
+        let before = &stored.view.claim;
+        let finished = finish::finish(before, call.fence, &call.call, &policy, self.now, call.jitter);
+        if let Some(claim) = &finished.claim {
+            let extra = Extra { result: call.result.as_deref(), ..Extra::default() };
+            row::update(self.db, self.secret, &stored, claim, &extra, self.now)?;
+        }
+        self.write_finish(&stored, &finished, call)?;
+        let view = self.view(call.id)?.ok_or_else(|| gone(call.id))?;
+        Ok(Some((finished.answer, view)))
+    }
+
+    fn write_finish(&self, stored: &Stored, finished: &finish::Finished, call: &FinishCall) -> Result<(), StoreError> {
+        let said = match &call.call {
+            Call::Done => "done",
+            Call::Error { .. } => "error",
+            Call::Heartbeat => "heartbeat",
+            Call::Defer { .. } => "defer",
+            Call::HandBack => "hand_back",
+        };
+        match finished.answer {
+            Answer::LostClaim => {
+                let note = format!(
+                    "{said} with the token of attempt {}, which no longer holds: finished late, check for a double effect",
+                    call.fence.attempt
+                );
+                self.history(stored.row, "late", Some(said), call.fence.attempt, &call.actor, Some(&note))
+            }
+            // A heartbeat every minute is no event in the life of a claim; the lease shows it.
+            Answer::Accepted if call.call == Call::Heartbeat => Ok(()),
+            Answer::Accepted => {
+                if call.call == Call::Done {
+                    self.db
+                        .prepare_cached(
+                            "UPDATE automations SET stale_streak = 0 WHERE id = ?1 AND stale_streak <> 0",
+                        )?
+                        .execute([stored.automation_id])?;
+                }
+                let note = match &call.call {
+                    Call::Error { note, .. } | Call::Defer { note, .. } => Some(note.as_str()),
+                    Call::Done | Call::Heartbeat | Call::HandBack => None,
+                };
+                let reason = match finished.claim.as_ref().map(|c| &c.state) {
+                    Some(State::Error { cause, due, .. }) => Some(match due {
+                        Some(_) => "retry_due",
+                        None => cause.as_str(),
+                    }),
+                    _ => None,
+                };
+                self.history(stored.row, said, reason, call.fence.attempt, &call.actor, note)
+            }
+            Answer::Unchanged | Answer::AlreadyDone | Answer::NotProcessing => Ok(()),
+        }
+    }
+
+    /// A person's act, with its audit row.
+    pub(super) fn act(&self, call: &ActCall) -> Result<Acted, StoreError> {
+        let Some(stored) = row::load(self.db, call.id)? else { return Ok(Acted::NotFound) };
+        let policy = self.policies.policy(&stored.view.automation);
+        let claim = match reset::act(&stored.view.claim, &call.act, &policy, self.now, self.boot) {
+            Ok(claim) => claim,
+            Err(refusal) => return Ok(Acted::Refused(refusal)),
+        };
+        row::update(self.db, self.secret, &stored, &claim, &Extra::default(), self.now)?;
+        let action = match &call.act {
+            Act::Reset { run_now: true, .. } => "reset_and_run",
+            Act::Reset { run_now: false, .. } => "reset",
+            Act::MarkError { .. } => "mark_error",
+            Act::MarkDone => "mark_done",
+            Act::Dismiss => "dismiss",
+        };
+        let from = stored.view.claim.processing_state().as_str();
+        self.history(stored.row, action, Some(from), claim.attempt, &call.actor, Some(&call.reason))?;
+        self.audit(stored.workspace, &call.actor, action, &call.id.to_string(), &call.reason, Some(from))?;
+        Ok(Acted::Written(Box::new(self.view(call.id)?.ok_or_else(|| gone(call.id))?)))
+    }
+
+    /// The number of an automation; a new name makes a new one.
+    pub(super) fn automation(&self, workspace: Workspace, name: &AutomationName) -> Result<i64, StoreError> {
+        let known = self
+            .db
+            .prepare_cached("SELECT id FROM automations WHERE workspace_id = ?1 AND name = ?2")?
+            .query_row(params![workspace.0, name.as_str()], |r| r.get(0))
+            .optional()?;
+        if let Some(id) = known {
+            return Ok(id);
+        }
+        self.db.execute(
+            "INSERT INTO automations (workspace_id, name, created_at) VALUES (?1, ?2, ?3)",
+            params![workspace.0, name.as_str(), self.now.wall.as_millis()],
+        )?;
+        Ok(self.db.last_insert_rowid())
+    }
+
+    pub(super) fn set_paused(
+        &self,
+        workspace: Workspace,
+        name: &AutomationName,
+        paused: bool,
+        reason: &str,
+        actor: &str,
+    ) -> Result<bool, StoreError> {
+        let id = self.automation(workspace, name)?;
+        let at = paused.then_some(self.now.wall.as_millis());
+        let changed = self.db.execute(
+            "UPDATE automations SET paused_at = ?2 WHERE id = ?1 AND (paused_at IS NOT NULL) <> (?2 IS NOT NULL)",
+            params![id, at],
+        )?;
+        let action = if paused { "pause" } else { "resume" };
+        if changed > 0 {
+            self.audit(workspace, actor, action, name.as_str(), reason, None)?;
+        }
+        Ok(changed > 0)
+    }
+
+    pub(super) fn view(&self, id: ClaimId) -> Result<Option<ClaimView>, StoreError> {
+        Ok(row::load(self.db, id)?.map(|s| judged(s, self.now, self.boot)))
+    }
+
+    pub(super) fn keep_payload(
+        &self,
+        row: i64,
+        payload: &crate::api::Payload,
+        replace: bool,
+    ) -> Result<(), StoreError> {
+        let sql = match replace {
+            true => "INSERT OR REPLACE INTO payloads (claim_row, body, json, stored_at) VALUES (?1, ?2, ?3, ?4)",
+            false => "INSERT OR IGNORE INTO payloads (claim_row, body, json, stored_at) VALUES (?1, ?2, ?3, ?4)",
+        };
+        self.db.prepare_cached(sql)?.execute(params![
+            row,
+            payload.body,
+            payload.json,
+            self.now.wall.as_millis()
+        ])?;
+        Ok(())
+    }
+
+    pub(super) fn history(
+        &self,
+        row: i64,
+        kind: &str,
+        reason: Option<&str>,
+        attempt: u32,
+        actor: &str,
+        note: Option<&str>,
+    ) -> Result<(), StoreError> {
+        self.db
+            .prepare_cached(
+                "INSERT INTO history (claim_row, at, kind, reason, attempt, actor, note) \
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+            )?
+            .execute(params![row, self.now.wall.as_millis(), kind, reason, attempt, actor, note])?;
+        Ok(())
+    }
+
+    pub(super) fn audit(
+        &self,
+        workspace: Workspace,
+        actor: &str,
+        action: &str,
+        subject: &str,
+        reason: &str,
+        detail: Option<&str>,
+    ) -> Result<(), StoreError> {
+        self.db.execute(
+            "INSERT INTO audit (workspace_id, at, actor, action, subject, reason, detail) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+            params![workspace.0, self.now.wall.as_millis(), actor, action, subject, reason, detail],
+        )?;
+        Ok(())
+    }
+}
+
+/// The runner's name in the history.
+pub(super) const RUNNER: &str = "runner";
+
+/// A key seen again after its retention brings its own payload; the old one is no longer meant.
+fn facts_replaced(decision: &Decision) -> bool {
+    matches!(
+        decision,
+        Decision::Run(decide::RunReason::FirstAfterRetention)
+            | Decision::Queued(decide::RunReason::FirstAfterRetention)
+    )
+}
+
+fn gone(id: ClaimId) -> StoreError {
+    StoreError::Inconsistent(format!("claim {id} vanished within its own transaction"))
+}
+
+/// The view with the list it stands in.
+pub(super) fn judged(stored: Stored, now: Now, boot: Boot) -> ClaimView {
+    let mut view = stored.view;
+    view.inbox = inbox::list_of(&view.claim, now, boot);
+    view
+}
+
+/// Forgets what retention has ended for.
+pub(super) fn reap(db: &Connection, now: Now, limit: u32) -> Result<u64, StoreError> {
+    let cut = now.wall.as_millis();
+    let mut due = db.prepare_cached(
+        "SELECT id, claim_id, done_at FROM claims WHERE retain_until <= ?1 ORDER BY retain_until LIMIT ?2",
+    )?;
+    let rows: Vec<(i64, Vec<u8>, i64)> = due
+        .query_map(params![cut, limit], |r| Ok((r.get(0)?, r.get(1)?, r.get(2)?)))?
+        .collect::<Result<_, _>>()?;
+    for (row, id, done_at) in &rows {
+        db.prepare_cached(
+            "INSERT INTO pruned (claim_id, done_at) VALUES (?1, ?2) ON CONFLICT DO UPDATE SET done_at = excluded.done_at",
+        )?
+        .execute(params![id, done_at])?;
+        db.prepare_cached("DELETE FROM claims WHERE id = ?1")?.execute([row])?;
+    }
+    let forgotten = |d: Duration| now.wall.before(d).as_millis();
+    db.prepare_cached("DELETE FROM pruned WHERE done_at < ?1")?.execute([forgotten(limits::PRUNED_KEPT_FOR)])?;
+    db.prepare_cached("DELETE FROM record_runs WHERE at < ?1")?.execute([forgotten(Duration::from_secs(86_400))])?;
+    db.prepare_cached("DELETE FROM deliveries WHERE verdict = 'unverified' AND received_at < ?1")?
+        .execute([forgotten(limits::UNVERIFIED_KEPT_FOR)])?;
+    Ok(rows.len() as u64)
+}
+
+/// When the next work of the runner comes due.
+pub(super) fn next_due(db: &Connection) -> Result<Option<Timestamp>, StoreError> {
+    let at: Option<i64> = db
+        .prepare_cached(
+            "SELECT min(c.due_at) FROM claims c JOIN automations a ON a.id = c.automation_id \
+             WHERE c.due_at IS NOT NULL AND c.flow = 1 AND a.paused_at IS NULL",
+        )?
+        .query_row([], |r| r.get(0))?;
+    Ok(at.map(row::ts))
+}

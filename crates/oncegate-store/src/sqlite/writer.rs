@@ -1,0 +1,157 @@
+//! The one writer: a thread that takes what is waiting, writes all of it in one transaction, and answers after the
+//! commit. Many claims, one fsync.
+
+use std::sync::Arc;
+
+use rusqlite::{Connection, TransactionBehavior};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::StoreError;
+use crate::failpoint;
+
+/// Most calls in one transaction: bounds how long the first of them waits for the last.
+const BATCH_MAX: usize = 256;
+/// Most calls waiting; beyond it callers are told to come back (503).
+const QUEUE_MAX: usize = 8_192;
+
+/// One call on its way through the writer.
+trait Job: Send {
+    /// The caller hung up before its turn; nothing is claimed for it.
+    fn is_abandoned(&self) -> bool;
+    /// Does the work inside the open transaction. May be called again if the whole transaction was rolled back.
+    fn apply(&mut self, db: &Connection) -> Result<(), StoreError>;
+    /// Answers: with what `apply` found, or with the error that undid it.
+    fn answer(self: Box<Self>, fate: Result<(), StoreError>);
+    /// Where a test may kill the process around this call's commit.
+    fn places(&self) -> Option<(&'static str, &'static str)>;
+}
+
+struct Call<T, F> {
+    work: F,
+    found: Option<T>,
+    reply: oneshot::Sender<Result<T, StoreError>>,
+    places: Option<(&'static str, &'static str)>,
+}
+
+impl<T, F> Job for Call<T, F>
+where
+    T: Send,
+    F: Fn(&Connection) -> Result<T, StoreError> + Send,
+{
+    fn is_abandoned(&self) -> bool {
+        self.reply.is_closed()
+    }
+
+    fn apply(&mut self, db: &Connection) -> Result<(), StoreError> {
+        self.found = Some((self.work)(db)?);
+        Ok(())
+    }
+
+    fn answer(self: Box<Self>, fate: Result<(), StoreError>) {
+        let answer = match (fate, self.found) {
+            (Ok(()), Some(found)) => Ok(found),
+            (Ok(()), None) => Err(StoreError::Closed),
+            (Err(e), _) => Err(e),
+        };
+        // A caller that hung up meanwhile has its effect in the store; `same_run` is for that.
+        let _ = self.reply.send(answer);
+    }
+
+    fn places(&self) -> Option<(&'static str, &'static str)> {
+        self.places
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Writer {
+    queue: std::sync::Mutex<Option<mpsc::Sender<Box<dyn Job>>>>,
+    thread: std::sync::Mutex<Option<std::thread::JoinHandle<()>>>,
+}
+
+impl Writer {
+    pub(super) fn start(connection: Connection) -> Result<Self, StoreError> {
+        let (queue, jobs) = mpsc::channel(QUEUE_MAX);
+        let thread = std::thread::Builder::new()
+            .name("store-writer".into())
+            .spawn(move || run(connection, jobs))
+            .map_err(|e| StoreError::Database(e.to_string()))?;
+        Ok(Self { queue: Some(queue).into(), thread: Some(thread).into() })
+    }
+
+    /// Runs `work` in the next transaction and answers once that is committed.
+    pub(super) async fn write<T, F>(
+        &self,
+        places: Option<(&'static str, &'static str)>,
+        work: F,
+    ) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: Fn(&Connection) -> Result<T, StoreError> + Send + 'static,
+    {
+        let queue = lock(&self.queue).clone().ok_or(StoreError::Closed)?;
+        let (reply, answer) = oneshot::channel();
+        queue.try_send(Box::new(Call { work, found: None, reply, places })).map_err(|e| match e {
+            mpsc::error::TrySendError::Full(_) => StoreError::Busy,
+            mpsc::error::TrySendError::Closed(_) => StoreError::Closed,
+        })?;
+        answer.await.map_err(|_| StoreError::Closed)?
+    }
+
+    /// Finishes what is queued and stops.
+    pub(super) async fn close(self: &Arc<Self>) {
+        lock(&self.queue).take();
+        let thread = lock(&self.thread).take();
+        if let Some(thread) = thread {
+            let _ = tokio::task::spawn_blocking(move || thread.join()).await;
+        }
+    }
+}
+
+fn lock<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+fn run(mut connection: Connection, mut jobs: mpsc::Receiver<Box<dyn Job>>) {
+    while let Some(first) = jobs.blocking_recv() {
+        let mut batch = vec![first];
+        while batch.len() < BATCH_MAX
+            && let Ok(job) = jobs.try_recv()
+        {
+            batch.push(job);
+        }
+        batch.retain(|job| !job.is_abandoned());
+        if batch.is_empty() {
+            continue;
+        }
+        match commit(&mut connection, &mut batch) {
+            Ok(()) => batch.into_iter().for_each(|job| job.answer(Ok(()))),
+            Err(error) if batch.len() == 1 => batch.into_iter().for_each(|job| job.answer(Err(error.clone()))),
+            // One bad call must not fail its neighbours: each again, by itself.
+            Err(_) => {
+                for job in batch {
+                    let mut alone = [job];
+                    let fate = commit(&mut connection, &mut alone);
+                    let [job] = alone;
+                    job.answer(fate);
+                }
+            }
+        }
+    }
+    // Leaves one file behind instead of three; failing to is harmless.
+    let _ = connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)");
+}
+
+fn commit(connection: &mut Connection, batch: &mut [Box<dyn Job>]) -> Result<(), StoreError> {
+    let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    for job in batch.iter_mut() {
+        job.apply(&tx)?;
+    }
+    for (before, _) in batch.iter().filter_map(|job| job.places()) {
+        failpoint::hit(before);
+    }
+    tx.commit()?;
+    for (_, after) in batch.iter().filter_map(|job| job.places()) {
+        failpoint::hit(after);
+    }
+    Ok(())
+}
