@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::claim::{Claim, ErrorCause, Lease, State};
+use crate::claim::{Claim, ErrorCause, Holder, Lease, State};
 use crate::decide::in_words;
 use crate::limits;
 use crate::policy::{Jitter, Policy};
@@ -33,6 +33,8 @@ pub enum Call {
     },
     /// The gate stops; due at once, no retry spent.
     HandBack,
+    /// The target took the work and will call back with this token: from now on it holds the attempt.
+    HandOver,
 }
 
 /// How an attempt failed.
@@ -92,7 +94,7 @@ pub fn finish(claim: &Claim, fence: Fence, call: &Call, policy: &Policy, now: No
             Finished { answer: Answer::Accepted, claim: Some(claim) }
         }
         (State::Error { .. }, Call::Heartbeat) => unchanged(Answer::NotProcessing),
-        (State::Error { .. }, Call::Error { .. } | Call::Defer { .. } | Call::HandBack) => {
+        (State::Error { .. }, Call::Error { .. } | Call::Defer { .. } | Call::HandBack | Call::HandOver) => {
             unchanged(Answer::Unchanged)
         }
         (State::Processing(lease), call) => {
@@ -132,6 +134,11 @@ fn next_state(claim: &Claim, lease: &Lease, call: &Call, policy: &Policy, now: N
                 ..lease.clone()
             }),
         },
+        Call::HandOver => State::Processing(Lease {
+            holder: Holder::Caller { run_id: None },
+            renewed: now.lease.max(lease.renewed),
+            ..lease.clone()
+        }),
         Call::HandBack => error(Some(now.wall), ErrorCause::Shutdown, "shutdown: handed back, due at once"),
     }
 }

@@ -1,1 +1,13 @@
-//! placeholder
+//! The loops of oncegate: taking due work, running its steps, keeping leases alive, forgetting what may be forgotten.
+//!
+//! [`gatekeeper::Gatekeeper`] is what every way in calls; [`engine::Engine`] is what works in the background. Both
+//! see the store's trait and the connector, never SQL, never HTTP requests coming in.
+
+pub mod book;
+pub mod engine;
+pub mod entropy;
+pub mod flow;
+pub mod gatekeeper;
+mod render;
+mod waiters;
+mod worker;

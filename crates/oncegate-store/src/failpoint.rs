@@ -4,9 +4,10 @@
 //! when it reaches the named place for the n-th time, as a power cut or an out-of-memory kill would.
 
 /// Every place, in the order in which one webhook passes them.
-pub const PLACES: [&str; 9] = [
+pub const PLACES: [&str; 10] = [
     "admit.before_commit",
     "admit.committed",
+    "admit.acknowledging",
     "run.before_commit",
     "run.committed",
     "step.written",

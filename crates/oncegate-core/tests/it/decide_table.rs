@@ -1,64 +1,26 @@
 //! Every cell of the table of DESIGN §3, against an oracle written from its lines.
 //!
 //! A cell is a set of plain words ([`Cell`]); `build` turns it into what `decide` takes, `expected` reads the
-//! design's lines off the words alone, and `violations` says what must hold whatever is decided. Failures are
-//! collected, so that one run shows every kind of deviation with its first cell and how many cells share it.
+//! design's lines off the words alone, and `violations` says what must hold whatever is decided.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
-use oncegate_core::claim::{Boot, Claim, ErrorCause, Holder, Lease, Parked, Progress, State};
+use oncegate_core::claim::{Claim, Holder, Lease, Progress, State};
 use oncegate_core::decide::{
     Changes, Decision, Facts, FlagSeen, Hold, RecordHolder, Request, RunReason, Start, StopReason, Verdict,
     decide,
 };
 use oncegate_core::fingerprint::Fingerprint;
 use oncegate_core::inbox::list_of;
-use oncegate_core::key::{ClaimId, RecordName, RunId};
-use oncegate_core::limits;
-use oncegate_core::policy::{Finish, OnMismatch, OnStale, Policy, Ttl};
-use oncegate_core::time::{LeaseInstant, Now, Timestamp};
+use oncegate_core::key::{ClaimId, RecordName};
+use oncegate_core::policy::{Finish, OnMismatch, OnStale, Policy};
 
-pub(crate) const NOW: Now =
-    Now { wall: Timestamp::from_secs(1_767_607_200), lease: LeaseInstant(5_000_000_000) };
-pub(crate) const BOOT: Boot = Boot(5);
-const EARLIER_BOOT: Boot = Boot(4);
-pub(crate) const ME: ClaimId = ClaimId([1; 16]);
+use crate::finish_table::{
+    BOOT, Held, ME, NOW, Row, caller, claim, facts, fingerprint, held, lease, record, rows, runner,
+};
+use crate::reset_table::Tally;
+
 const OTHER: ClaimId = ClaimId([2; 16]);
-const TTL_MS: i64 = 15 * 60 * 1000;
-const MS: Duration = Duration::from_millis(1);
-
-/// How a lease stands, one millisecond from the border wherever there is one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Held {
-    Fresh,
-    Stale,
-    /// Stale, and another claim took its record since.
-    Taken,
-    /// Our runner's, from an earlier boot, within its TTL.
-    Orphan,
-    OrphanPastTtl,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Row {
-    Absent,
-    Pruned,
-    New,
-    Queued,
-    /// A flow's claim that a person reset without asking to run it.
-    ResetFlow,
-    Waiting(Parked),
-    Caller { run_1: bool, held: Held, same_runs: u32, heard: bool },
-    Runner(Held),
-    Deferred { due: bool, boot: Boot },
-    Done,
-    DonePastRetention,
-    Failed { due: bool, flow: bool },
-    HandedBack { flow: bool },
-    Final,
-    Dismissed,
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Payload {
@@ -132,12 +94,11 @@ const PLAIN: Cell = Cell {
 };
 
 impl Row {
+    /// `none` or `error`.
     fn is_open(self) -> bool {
         use Row::*;
-        match self {
-            New | Queued | ResetFlow | Waiting(_) | Failed { .. } | HandedBack { .. } | Final | Dismissed => true,
-            Absent | Pruned | Caller { .. } | Runner(_) | Deferred { .. } | Done | DonePastRetention => false,
-        }
+        let (held, done) = (matches!(self, Caller { .. } | Runner(_) | Deferred { .. }), self == Done);
+        !held && !done && !self.is_forgotten()
     }
 
     /// A key of which nothing is remembered but perhaps a hash; the end of retention is not the reaper's to say.
@@ -159,7 +120,8 @@ impl Cell {
     fn is_possible(&self) -> bool {
         match self.record {
             Record::HeldBy(_) => !self.row.holds_its_record(),
-            Record::OfRow | Record::NewAndHeld | Record::Changed => !matches!(self.row, Row::Absent | Row::Pruned),
+            Record::OfRow => !self.row.is_forgotten(),
+            Record::NewAndHeld | Record::Changed => !matches!(self.row, Row::Absent | Row::Pruned),
             Record::None | Record::Free => true,
         }
     }
@@ -195,7 +157,7 @@ fn known(c: &Cell) -> Result<RunReason, StopReason> {
         Row::Deferred { due: true, .. } if c.asks == Asks::Runner => Ok(RunReason::Resumed),
         Row::Deferred { .. } => Err(StopReason::InProgress), // 4
         Row::Failed { due: false, .. } => Err(StopReason::BackingOff), // 5
-        Row::Final => Err(StopReason::NeedsReview),  // 6
+        Row::Final => Err(StopReason::NeedsReview),          // 6
         // 6: out of retries, e.g. because the policy allows fewer since.
         Row::Failed { .. } if retries >= 3 => Err(StopReason::NeedsReview),
         Row::Failed { .. } => Ok(RunReason::Retry),
@@ -214,7 +176,7 @@ fn known(c: &Cell) -> Result<RunReason, StopReason> {
     }
 }
 
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Expected {
     Run(RunReason),
     Queued(RunReason),
@@ -244,50 +206,6 @@ fn expected(c: &Cell) -> Expected {
     Expected::Stop(stop)
 }
 
-fn names_a_wait(stop: StopReason) -> bool {
-    use StopReason::*;
-    match stop {
-        InProgress | BackingOff | FlagBusy | FlagUnreadable | RecordBusy => true,
-        PayloadMismatch | Duplicate | Dismissed | NeedsReview | Paused | Incident | LoopSuspected => false,
-    }
-}
-
-pub(crate) fn fingerprint(payload: &str) -> Fingerprint {
-    Fingerprint::of(&serde_json::json!({ "answer": payload }), &[])
-}
-
-pub(crate) fn record(name: &str) -> RecordName {
-    RecordName::try_from(name).unwrap()
-}
-
-pub(crate) fn caller(run_id: Option<&str>) -> Holder {
-    Holder::Caller { run_id: run_id.map(|r| RunId::try_from(r).unwrap()) }
-}
-
-pub(crate) fn lease(holder: Holder, renewed: LeaseInstant) -> Lease {
-    Lease {
-        holder,
-        started_at: NOW.wall.before(Duration::from_secs(3600)),
-        renewed,
-        ttl: Ttl::default(),
-        same_runs: 0,
-        heard_from: false,
-        deferred_until: None,
-        holds_record: true,
-    }
-}
-
-fn held(holder: Holder, held: Held) -> Lease {
-    let past_ttl = matches!(held, Held::Stale | Held::Taken | Held::OrphanPastTtl);
-    let age = if past_ttl { TTL_MS } else { TTL_MS - 1 };
-    Lease { holds_record: held != Held::Taken, ..lease(holder, LeaseInstant(NOW.lease.0 - age)) }
-}
-
-fn runner(h: Held) -> Lease {
-    let boot = if matches!(h, Held::Orphan | Held::OrphanPastTtl) { EARLIER_BOOT } else { BOOT };
-    held(Holder::Runner { boot }, h)
-}
-
 /// The values that cost too much to make anew for each of millions of cells.
 struct Fixture {
     payloads: [Fingerprint; 2],
@@ -301,69 +219,26 @@ impl Fixture {
     }
 
     fn claim(&self, c: &Cell) -> Option<Claim> {
-        let failed = |due, cause| State::Error { at: NOW.wall, due, cause, note: "503".to_owned() };
-        let (state, flow) = match c.row {
-            Row::Absent | Row::Pruned => return None,
-            Row::New | Row::Dismissed | Row::Waiting(Parked::NeedsReplay) => (State::None { due: None }, false),
-            Row::ResetFlow | Row::Waiting(_) => (State::None { due: None }, true),
-            Row::Queued => (State::None { due: Some(NOW.wall) }, true),
-            Row::Caller { run_1, held: h, same_runs, heard } => {
-                let lease = held(caller(run_1.then_some("run-1")), h);
-                (State::Processing(Lease { same_runs, heard_from: heard, ..lease }), false)
-            }
-            Row::Runner(h) => (State::Processing(runner(h)), true),
-            Row::Deferred { due, boot } => {
-                let left = if due { Duration::ZERO } else { MS };
-                let lease = lease(Holder::Runner { boot }, NOW.lease.after(left));
-                let deferred_until = Some(NOW.wall.after(left));
-                (State::Processing(Lease { deferred_until, heard_from: true, ..lease }), true)
-            }
-            Row::Done => (State::Done { at: NOW.wall, retain_until: NOW.wall.after(MS) }, false),
-            Row::DonePastRetention => (State::Done { at: NOW.wall, retain_until: NOW.wall }, false),
-            Row::Failed { due: true, flow } => (failed(Some(NOW.wall), ErrorCause::Failed), flow),
-            Row::Failed { due: false, flow } => (failed(Some(NOW.wall.after(MS)), ErrorCause::Failed), flow),
-            Row::HandedBack { flow } => (failed(Some(NOW.wall), ErrorCause::Shutdown), flow),
-            Row::Final => (failed(None, ErrorCause::Failed), false),
-        };
-        let parked = if let Row::Waiting(parked) = c.row { Some(parked) } else { None };
         let named = !matches!(c.record, Record::None | Record::NewAndHeld);
+        let claim = claim(c.row, self.payloads[0], named.then(|| self.records[0].clone()))?;
         let (retries_used, stale_retries_used, resumes_used) = c.used;
-        Some(Claim {
-            state,
-            flow,
-            parked,
-            attempt: 7,
-            generation: 3,
-            fingerprint: Some(self.payloads[0]),
-            record: named.then(|| self.records[0].clone()),
-            retries_used,
-            stale_retries_used,
-            resumes_used,
-            progress: c.progress,
-            dismissed: c.row == Row::Dismissed,
-            ..Claim::new(ME, NOW)
-        })
+        Some(Claim { retries_used, stale_retries_used, resumes_used, progress: c.progress, ..claim })
     }
 
     fn build(&self, c: &Cell) -> (Facts, Request, Policy) {
-        let holder = |lease| Some(RecordHolder { id: OTHER, lease });
-        let facts = Facts {
-            id: ME,
-            claim: self.claim(c),
-            pruned_done_at: (c.row == Row::Pruned).then_some(NOW.wall),
-            record_holder: match c.record {
-                Record::NewAndHeld => holder(held(caller(None), Held::Fresh)),
-                Record::HeldBy(h @ (Held::Orphan | Held::OrphanPastTtl)) => holder(runner(h)),
-                Record::HeldBy(h) => holder(held(caller(None), h)),
-                Record::None | Record::Free | Record::OfRow | Record::Changed => None,
-            },
-            hold: c.hold,
-            first_runs_of_record: if c.at_loop_limit { 5 } else { 4 },
-            flag: c.flag,
-            stale_streak: if c.at_stale_streak { 5 } else { 4 },
-            run_id_is_constant: c.asks == (Asks::CallerRun1 { looks_constant: true }),
-            boot: BOOT,
-        };
+        let mut facts = facts(self.claim(c), BOOT);
+        facts.pruned_done_at = (c.row == Row::Pruned).then_some(NOW.wall);
+        facts.record_holder = match c.record {
+            Record::NewAndHeld => Some(held(caller(None), Held::Fresh)),
+            Record::HeldBy(h @ (Held::Orphan | Held::OrphanPastTtl)) => Some(runner(h)),
+            Record::HeldBy(h) => Some(held(caller(None), h)),
+            Record::None | Record::Free | Record::OfRow | Record::Changed => None,
+        }
+        .map(|lease| RecordHolder { id: OTHER, lease });
+        (facts.hold, facts.flag) = (c.hold, c.flag);
+        facts.first_runs_of_record = if c.at_loop_limit { 5 } else { 4 };
+        facts.stale_streak = if c.at_stale_streak { 5 } else { 4 };
+        facts.run_id_is_constant = c.asks == (Asks::CallerRun1 { looks_constant: true });
         let request = Request {
             start: match c.asks {
                 Asks::Caller => Start::Now(caller(None)),
@@ -385,12 +260,243 @@ impl Fixture {
             ttl: None,
             correction: c.correction,
         };
-        let policy = Policy {
-            on_stale: if c.hold_stale { OnStale::Hold } else { OnStale::RetryOnce },
-            finish: if c.at_claim { Finish::AtClaim } else { Finish::Caller },
-            on_mismatch: if c.ignore_mismatch { OnMismatch::Ignore } else { OnMismatch::Stop },
-            ..Policy::default()
-        };
+        let mut policy = Policy::default();
+        policy.on_stale = if c.hold_stale { OnStale::Hold } else { OnStale::RetryOnce };
+        policy.finish = if c.at_claim { Finish::AtClaim } else { Finish::Caller };
+        policy.on_mismatch = if c.ignore_mismatch { OnMismatch::Ignore } else { OnMismatch::Stop };
         (facts, request, policy)
     }
+}
+
+/// What must hold after a verdict, whatever it is: the broken sentences.
+fn violations(c: &Cell, facts: &Facts, request: &Request, verdict: &Verdict) -> Vec<String> {
+    use StopReason::*;
+    let mut broken = Vec::new();
+    let mut must = |holds: bool, what: &str| {
+        if !holds {
+            broken.push(what.to_owned());
+        }
+    };
+    let Verdict { decision, changes } = verdict;
+    let absent = Claim::new(ME, NOW);
+    let before = facts.claim.as_ref().unwrap_or(&absent);
+    let after = changes.claim.as_ref().unwrap_or(before);
+    let want = expected(c);
+    let (got, stopped) = match decision {
+        Decision::Run(reason) => (Expected::Run(*reason), None),
+        Decision::Queued(reason) => (Expected::Queued(*reason), None),
+        Decision::Stop { reason, .. } => (Expected::Stop(*reason), Some(*reason)),
+    };
+    if got != want {
+        return vec![format!("expected {want:?}, got {got:?}")];
+    }
+    if let Decision::Stop { reason, retry_after, note } = decision {
+        let names_a_wait = matches!(reason, InProgress | BackingOff | FlagBusy | FlagUnreadable | RecordBusy);
+        must(retry_after.is_some() == names_a_wait, "a stop that passes by itself says when, no other does");
+        must(*retry_after != Some(Duration::ZERO), "nobody is asked to come back at once");
+        must(*reason != NeedsReview || note.is_some(), "needs_review says why");
+    }
+    let by_caller = !matches!(c.asks, Asks::Runner | Asks::Queue);
+    let reopened = c.is_corrected() || c.row == Row::DonePastRetention;
+    let new_attempt = matches!(got, Expected::Run(reason) if reason != RunReason::SameRun);
+
+    must(after.attempt == before.attempt + u32::from(new_attempt), "one attempt more exactly on a run");
+    must(
+        (after.fence() != before.fence()) == (new_attempt || reopened),
+        "runs and resets void the token, nothing else",
+    );
+    must(after.generation >= before.generation, "the generation never falls");
+    let (r, s, z) = if reopened || facts.claim.is_none() { (0, 0, 0) } else { c.used };
+    let spent = match got {
+        Expected::Run(RunReason::Retry) => (r + 1, s, z),
+        Expected::Run(RunReason::StaleRetry) => (r, s + 1, z),
+        // A wait that the target asked for is no restart.
+        Expected::Run(RunReason::Resumed) if !matches!(c.row, Row::Deferred { .. }) => (r, s, z + 1),
+        _ => (r, s, z),
+    };
+    let used = (after.retries_used, after.stale_retries_used, after.resumes_used);
+    must(used == spent, "a run spends what its reason names, nothing else spends");
+    must(used.0 <= 3 && used.1 <= 1 && used.2 <= 3, "counters stay in bounds");
+
+    let unmarked = |claim: &Claim| Claim { mismatch_at: None, ..claim.clone() };
+    match stopped {
+        Some(Duplicate | Dismissed | InProgress) => {
+            must(*changes == Changes::default(), "a stop of lines 2 and 4 changes nothing");
+        }
+        Some(PayloadMismatch) => {
+            must(after.mismatch_at.is_some() && unmarked(after) == *before, "a mismatch is marked, no more");
+        }
+        Some(NeedsReview) => {
+            must(
+                matches!(after.state, State::Error { due: None, .. }),
+                "needs_review is an error without due time",
+            );
+        }
+        _ => {}
+    }
+    let remembered = matches!(before.state, State::Done { .. }) && c.row != Row::DonePastRetention;
+    must(!remembered || after.state == before.state, "done stays done");
+    let is_live = |claim: &Claim| matches!(claim.state, State::Processing(_));
+    if !new_attempt && is_live(before) && is_live(after) {
+        must(after.record == before.record, "a live claim gets a record through line 10 only");
+    }
+
+    // A correction is a reset, and a reset keeps what it does not replace; the end of retention keeps nothing.
+    let goes_on = !matches!(known(c), Err(_) | Ok(RunReason::SameRun));
+    if goes_on && changes.claim.is_some() && (new_attempt || !is_live(before)) {
+        let kept = Some(before).filter(|_| c.row != Row::DonePastRetention);
+        let payload = request.fingerprint.or(kept.and_then(|k| k.fingerprint));
+        let record = request.record.as_ref().or(kept.and_then(|k| k.record.as_ref()));
+        must(after.fingerprint == payload, "the payload asked for, or else the one kept");
+        must(after.record.as_ref() == record, "the record asked for, or else the one kept");
+    }
+
+    // "A stop is never the end of an effect that did not happen": somebody goes on, or it is listed.
+    let ours = match &after.state {
+        State::None { due } | State::Error { due, .. } => after.flow && due.is_some(),
+        State::Processing(_) => after.flow,
+        State::Done { .. } => false,
+    };
+    let listed = list_of(after, NOW, BOOT).is_some();
+    if c.asks == Asks::Queue {
+        must(!is_live(after) || is_live(before), "queueing starts nothing");
+        must(stopped.is_some() || (after.flow && (ours || listed)), "what is queued is found again");
+    }
+    let by_line_5_to_10 = stopped.is_some() && (goes_on || matches!(stopped, Some(BackingOff | NeedsReview)));
+    must(!(by_caller && by_line_5_to_10) || ours || listed, "a stopped caller's effect is listed");
+
+    match (&after.state, got, &before.state) {
+        (State::Processing(l), Expected::Run(RunReason::SameRun), State::Processing(was)) => {
+            let again = Lease { renewed: NOW.lease, same_runs: was.same_runs + 1, ..was.clone() };
+            must(*l == again, "same_run restarts the lease and counts, no more");
+        }
+        (State::Processing(l), Expected::Run(_), _) => {
+            let new = lease(l.holder.clone(), NOW.wall, NOW.lease);
+            must(
+                *l == new && !(c.at_claim && by_caller),
+                "a run starts a new lease, unless it is done at claim",
+            );
+            must(matches!(l.holder, Holder::Caller { .. }) == by_caller, "the asker holds it");
+        }
+        (State::Done { .. }, Expected::Run(_), _) => {
+            must(c.at_claim && by_caller, "only at_claim is done at once")
+        }
+        (_, Expected::Run(_), _) => must(false, "what runs is processing or done"),
+        _ => {}
+    }
+    must(!new_attempt || after.parked.is_none(), "what runs is not parked");
+
+    let took = (new_attempt && matches!(c.record, Record::HeldBy(_))).then_some(OTHER);
+    must(changes.record_taken_from == took, "a record is taken from a stale holder, on a run only");
+    must(changes.corrected == c.is_corrected(), "a correction is told");
+    let first = matches!(got, Expected::Run(RunReason::First | RunReason::FirstAfterRetention));
+    must(changes.first_run == first, "first runs are counted");
+    let silent = matches!(c.row, Row::Caller { held: Held::Stale | Held::Taken, .. });
+    let ended = got == Expected::Run(RunReason::StaleRetry) || stopped == Some(NeedsReview);
+    must(changes.went_stale == (silent && ended), "a silent caller counts once, when its attempt ends");
+    broken
+}
+
+const YES_NO: [bool; 2] = [false, true];
+const PAYLOADS: [Payload; 3] = [Payload::None, Payload::Same, Payload::Differs];
+const ASKS: [Asks; 6] = [
+    Asks::Caller,
+    Asks::CallerRun1 { looks_constant: false },
+    Asks::CallerRun1 { looks_constant: true },
+    Asks::CallerRun2,
+    Asks::Runner,
+    Asks::Queue,
+];
+
+/// Counts through a product of axes: each cell is one number, taken apart digit by digit.
+struct Digits(usize);
+
+impl Digits {
+    fn of<T: Copy>(&mut self, axis: &[T]) -> T {
+        let digit = self.0 % axis.len();
+        self.0 /= axis.len();
+        axis[digit]
+    }
+}
+
+/// Checks `cell` of 0, 1, 2 … until the digits run over.
+fn check_all(what: &str, cell: impl Fn(&mut Digits) -> Cell) {
+    let (fixture, mut tally) = (Fixture::new(), Tally::default());
+    for i in 0.. {
+        let mut digits = Digits(i);
+        let cell = cell(&mut digits);
+        if digits.0 > 0 {
+            break;
+        }
+        if cell.is_possible() {
+            let (facts, request, policy) = fixture.build(&cell);
+            let verdict = decide(&facts, &request, &policy, NOW);
+            // Deciding twice shows state that outlives a call at once; every eighth cell is enough for that.
+            assert!(
+                i % 8 > 0 || decide(&facts, &request, &policy, NOW) == verdict,
+                "not deterministic: {cell:?}"
+            );
+            tally.cell(violations(&cell, &facts, &request, &verdict), || format!("{cell:?}\n  {verdict:?}"));
+        }
+    }
+    tally.finish(what);
+}
+
+/// Lines 1 to 6: what is known about the key. Everything that they read is crossed; what only lines 7 to 11 read
+/// stands at its two ends, a free road and a wholly blocked one, because it must not matter here.
+#[test]
+fn what_is_known_about_the_key() {
+    let mut blocked = Cell { hold: Some(Hold::Paused), flag: FlagSeen::BusyElsewhere, ..PLAIN };
+    (blocked.at_loop_limit, blocked.at_claim) = (true, true);
+    let roads = [PLAIN, Cell { record: Record::Changed, ..PLAIN }, blocked];
+    let mut rows_used = Vec::new();
+    for row in rows() {
+        let used = (0..32).map(|i| (i % 4, i / 4 % 2, i / 8));
+        // Counters of what was never tried or is over must not matter: their two ends will do.
+        let ends = |used: &(u32, u32, u32)| is_tried(row) || [(0, 0, 0), (3, 1, 3)].contains(used);
+        rows_used.extend(used.filter(ends).map(|used| (row, used)));
+    }
+    check_all("lines 1 to 6", |d| {
+        let mut c = d.of(&roads);
+        (c.row, c.used) = d.of(&rows_used);
+        (c.asks, c.payload, c.progress) = (d.of(&ASKS), d.of(&PAYLOADS), d.of(&PROGRESS));
+        (c.ignore_mismatch, c.correction) = (d.of(&YES_NO), d.of(&YES_NO));
+        (c.hold_stale, c.at_stale_streak) = (d.of(&YES_NO), d.of(&YES_NO));
+        c
+    });
+}
+
+/// Whether what an attempt spent can decide about the next.
+fn is_tried(row: Row) -> bool {
+    match row {
+        Row::Caller { held, .. } => held != Held::Fresh,
+        Row::Runner(_) | Row::Deferred { .. } | Row::Failed { .. } | Row::HandedBack { .. } => true,
+        _ => false,
+    }
+}
+
+/// Lines 7 to 11: what may start now. Everything that they read is crossed, for every row and the payloads that
+/// lead past line 1 and into it; counters stand at none and one of each.
+#[test]
+fn what_may_start_now() {
+    let differs = Cell { payload: Payload::Differs, ..PLAIN };
+    let offers = [
+        PLAIN,
+        Cell { payload: Payload::None, ..PLAIN },
+        Cell { ignore_mismatch: true, ..differs },
+        Cell { correction: true, ..differs },
+        Cell { correction: true, payload: Payload::None, ..PLAIN },
+    ];
+    let held = [Held::Fresh, Held::Stale, Held::Orphan, Held::OrphanPastTtl].map(Record::HeldBy);
+    let mut records = vec![Record::None, Record::Free, Record::OfRow, Record::NewAndHeld, Record::Changed];
+    records.extend(held);
+    let rows = rows();
+    check_all("lines 7 to 11", |d| {
+        let mut c = d.of(&offers);
+        (c.row, c.record, c.asks) = (d.of(&rows), d.of(&records), d.of(&ASKS));
+        c.hold = d.of(&[None, Some(Hold::Paused), Some(Hold::Incident)]);
+        c.flag = d.of(&[FlagSeen::Clear, FlagSeen::BusyElsewhere, FlagSeen::Unreadable]);
+        (c.at_loop_limit, c.at_claim, c.used) = (d.of(&YES_NO), d.of(&YES_NO), d.of(&[(0, 0, 0), (1, 1, 1)]));
+        c
+    });
 }

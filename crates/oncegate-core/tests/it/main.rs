@@ -1,11 +1,14 @@
 //! The core from outside, on real samples: one binary, because linking is what tests cost most.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails; helpers are tests too")]
 
+mod decide_table;
 mod fingerprints;
+mod finish_table;
 mod identity;
 mod mutations;
 mod never_panics;
 mod raw_bytes;
+mod reset_table;
 mod sample;
 mod samples;
 mod schemes;

@@ -281,6 +281,7 @@ impl Context<'_> {
             Call::Heartbeat => "heartbeat",
             Call::Defer { .. } => "defer",
             Call::HandBack => "hand_back",
+            Call::HandOver => "hand_over",
         };
         match finished.answer {
             Answer::LostClaim => {
@@ -302,7 +303,7 @@ impl Context<'_> {
                 }
                 let note = match &call.call {
                     Call::Error { note, .. } | Call::Defer { note, .. } => Some(note.as_str()),
-                    Call::Done | Call::Heartbeat | Call::HandBack => None,
+                    Call::Done | Call::Heartbeat | Call::HandBack | Call::HandOver => None,
                 };
                 let reason = match finished.claim.as_ref().map(|c| &c.state) {
                     Some(State::Error { cause, due, .. }) => Some(match due {

@@ -1,0 +1,47 @@
+//! What is declared about automations: their policies and flows. Read by the store and the engine, replaced as a
+//! whole when the configuration changes.
+
+use std::collections::HashMap;
+use std::sync::{Arc, RwLock};
+
+use oncegate_core::key::AutomationName;
+use oncegate_core::policy::Policy;
+use oncegate_store::api::PolicyBook;
+
+use crate::flow::Flow;
+
+/// One declared automation.
+#[derive(Clone, Debug, Default)]
+pub struct Automation {
+    /// What it allows.
+    pub policy: Arc<Policy>,
+    /// What oncegate does for it; `None` if only callers of the gate API do its work.
+    pub flow: Option<Arc<Flow>>,
+    /// Template of the record its events touch.
+    pub record: Option<String>,
+}
+
+/// All declared automations.
+#[derive(Debug, Default)]
+pub struct Book {
+    automations: RwLock<HashMap<AutomationName, Automation>>,
+}
+
+impl Book {
+    /// A book with these automations.
+    pub fn new(automations: HashMap<AutomationName, Automation>) -> Self {
+        Self { automations: RwLock::new(automations) }
+    }
+
+    /// The declared automation, or one with defaults and no flow.
+    pub fn automation(&self, name: &AutomationName) -> Automation {
+        let book = self.automations.read().unwrap_or_else(std::sync::PoisonError::into_inner);
+        book.get(name).cloned().unwrap_or_default()
+    }
+}
+
+impl PolicyBook for Book {
+    fn policy(&self, automation: &AutomationName) -> Arc<Policy> {
+        self.automation(automation).policy
+    }
+}

@@ -1,0 +1,191 @@
+//! The loops: due work, ticks, reaping; and how they end.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use oncegate_connect::Caller;
+use oncegate_core::key::ClaimId;
+use oncegate_core::limits;
+use oncegate_core::time::Tick;
+use tokio::sync::watch;
+use tokio::task::{JoinHandle, JoinSet};
+
+use crate::gatekeeper::Gatekeeper;
+use crate::worker::{Ended, HeldAttempts, Worker, hand_back};
+
+/// How to run.
+#[derive(Clone)]
+pub struct Options {
+    /// Claims worked on at the same time.
+    pub concurrency: usize,
+    /// Where call-back URLs point to.
+    pub base_url: String,
+    /// How outside calls are made.
+    pub caller: Caller,
+}
+
+/// The running loops.
+pub struct Engine {
+    stop: watch::Sender<bool>,
+    work: JoinHandle<()>,
+    upkeep: JoinHandle<()>,
+}
+
+/// How long at most until due work is looked for, if nothing rings.
+const LOOK: Duration = Duration::from_secs(1);
+/// How long work that might not start is left alone.
+const COOL: Duration = Duration::from_secs(5);
+/// How often retention is looked at, and how much is forgotten in one transaction.
+const REAP: (Duration, u32) = (Duration::from_secs(600), 500);
+
+impl Engine {
+    /// Starts the loops.
+    pub fn start(gate: Arc<Gatekeeper>, options: Options) -> Self {
+        let (stop, stopped) = watch::channel(false);
+        let worker = Worker {
+            gate: Arc::clone(&gate),
+            caller: options.caller,
+            base_url: options.base_url.trim_end_matches('/').into(),
+        };
+        let work = tokio::spawn(work(worker, options.concurrency.max(1), stopped.clone()));
+        let upkeep = tokio::spawn(upkeep(gate, stopped));
+        Self { stop, work, upkeep }
+    }
+
+    /// Takes nothing new, waits up to [`limits::DRAIN_MAX`] for what runs, hands back what is left.
+    pub async fn drain(self) {
+        let _ = self.stop.send(true);
+        for task in [self.work, self.upkeep] {
+            if let Err(error) = task.await {
+                tracing::error!(%error, "a loop ended badly");
+            }
+        }
+    }
+}
+
+async fn work(worker: Worker, concurrency: usize, mut stopped: watch::Receiver<bool>) {
+    let gate = Arc::clone(&worker.gate);
+    let held = Arc::new(HeldAttempts::default());
+    let mut running: JoinSet<(ClaimId, Ended)> = JoinSet::new();
+    let mut active: HashMap<ClaimId, tokio::task::Id> = HashMap::new();
+    let mut cooling: HashMap<ClaimId, Duration> = HashMap::new();
+    while !*stopped.borrow() {
+        let now = gate.clock().read().monotonic;
+        cooling.retain(|_, until| *until > now);
+        let rung = gate.work().notified();
+        tokio::pin!(rung);
+        rung.as_mut().enable();
+        let mut full = active.len() >= concurrency;
+        if !full {
+            let want = concurrency + active.len() + cooling.len();
+            match gate.store().due(u32::try_from(want).unwrap_or(u32::MAX)).await {
+                Ok(due) => {
+                    for work in due {
+                        if active.len() >= concurrency {
+                            full = true;
+                            break;
+                        }
+                        if active.contains_key(&work.id) || cooling.contains_key(&work.id) {
+                            continue;
+                        }
+                        let (worker, held) = (worker.clone(), Arc::clone(&held));
+                        let task = running.spawn(async move { (work.id, worker.run(work.id, &held).await) });
+                        active.insert(work.id, task.id());
+                    }
+                }
+                Err(error) => tracing::error!(%error, "could not look for due work"),
+            }
+        }
+        let nap = match full {
+            true => LOOK,
+            false => until_next(&gate).await,
+        };
+        tokio::select! {
+            Some(ended) = running.join_next(), if !running.is_empty() => {
+                settle(ended, &mut active, &mut cooling, now + COOL);
+                while let Some(ended) = running.try_join_next() {
+                    settle(ended, &mut active, &mut cooling, now + COOL);
+                }
+            }
+            () = rung, if !full => {}
+            () = gate.clock().sleep(nap) => {}
+            _ = stopped.changed() => {}
+        }
+    }
+    drain(&gate, running, &held).await;
+}
+
+type Joined = Result<(ClaimId, Ended), tokio::task::JoinError>;
+
+fn settle(
+    ended: Joined,
+    active: &mut HashMap<ClaimId, tokio::task::Id>,
+    cooling: &mut HashMap<ClaimId, Duration>,
+    cool_until: Duration,
+) {
+    match ended {
+        Ok((id, ended)) => {
+            active.remove(&id);
+            if ended == Ended::NotNow {
+                cooling.insert(id, cool_until);
+            }
+        }
+        // A panicking step must not hold its place for ever; its lease runs out and a person sees it.
+        Err(error) => {
+            active.retain(|_, task| *task != error.id());
+            tracing::error!(%error, "a running claim panicked");
+        }
+    }
+}
+
+async fn until_next(gate: &Gatekeeper) -> Duration {
+    match gate.store().next_due().await {
+        Ok(Some(due)) => due.since(gate.store().now().wall).clamp(Duration::from_millis(10), LOOK),
+        Ok(None) | Err(_) => LOOK,
+    }
+}
+
+async fn drain(gate: &Gatekeeper, mut running: JoinSet<(ClaimId, Ended)>, held: &HeldAttempts) {
+    let all = async { while running.join_next().await.is_some() {} };
+    if tokio::time::timeout(limits::DRAIN_MAX, all).await.is_ok() {
+        return;
+    }
+    // Taken down before the tasks are stopped, whose end forgets it.
+    let left = held.all();
+    running.shutdown().await;
+    tracing::warn!(claims = left.len(), "handing back what did not finish in time");
+    for (id, fence) in left {
+        if let Err(error) = hand_back(gate.store().as_ref(), id, fence).await {
+            tracing::error!(claim = %id, %error, "could not hand a claim back; it is resumed at the next start");
+        }
+    }
+}
+
+async fn upkeep(gate: Arc<Gatekeeper>, mut stopped: watch::Receiver<bool>) {
+    let mut reaped_at = None;
+    loop {
+        tokio::select! {
+            () = gate.clock().sleep(Tick::INTERVAL) => {}
+            _ = stopped.changed() => return,
+        }
+        if let Err(error) = gate.store().tick().await {
+            tracing::error!(%error, "could not write the tick");
+        }
+        let now = gate.clock().read().monotonic;
+        if reaped_at.is_none_or(|at| now >= at + REAP.0) {
+            reaped_at = Some(now);
+            reap(&gate).await;
+        }
+    }
+}
+
+async fn reap(gate: &Gatekeeper) {
+    loop {
+        match gate.store().reap(REAP.1).await {
+            Ok(reaped) if reaped == u64::from(REAP.1) => tokio::task::yield_now().await,
+            Ok(_) => return,
+            Err(error) => return tracing::error!(%error, "could not forget what retention has ended for"),
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! What an automation does when oncegate runs it: its steps, and what a repeat of each would do.
+
+use std::time::Duration;
+
+use oncegate_core::secret::Secret;
+use serde_json::Value;
+
+/// The steps of one automation, in order.
+#[derive(Clone, Debug)]
+pub struct Flow {
+    /// At least one.
+    pub steps: Vec<Step>,
+}
+
+/// One action.
+#[derive(Clone, Debug)]
+pub struct Step {
+    /// Unique within its flow; part of the key it sends, so renaming it makes it a new step.
+    pub name: String,
+    /// What it does.
+    pub action: Action,
+    /// What a repeat would do.
+    pub repeat: Repeat,
+    /// How long one call may take.
+    pub timeout: Duration,
+}
+
+/// What a step does.
+#[derive(Clone, Debug)]
+pub enum Action {
+    /// A request to any API.
+    Http(HttpStep),
+    /// Hands the event to a hook of Zapier, Make or n8n.
+    Forward(ForwardStep),
+}
+
+/// A request whose parts are templates over the payload and earlier answers.
+#[derive(Clone, Debug)]
+pub struct HttpStep {
+    /// The method.
+    pub method: http::Method,
+    /// Template.
+    pub url: String,
+    /// Header names and values.
+    pub headers: Vec<(String, HeaderText)>,
+    /// What is sent.
+    pub body: Body,
+    /// The header that carries the key, where the target does not call it `Idempotency-Key`.
+    pub idempotency_header: http::HeaderName,
+}
+
+/// A header's value.
+#[derive(Clone, Debug)]
+pub enum HeaderText {
+    /// Rendered.
+    Template(String),
+    /// Sent as it is and shown to nobody.
+    Secret(Secret),
+}
+
+/// What is sent.
+#[derive(Clone, Debug)]
+pub enum Body {
+    /// Nothing.
+    Empty,
+    /// JSON whose strings are templates; a string that is one expression keeps the expression's type.
+    Json(Value),
+    /// Text from a template.
+    Text(String),
+    /// The payload, byte for byte as it came.
+    Payload,
+}
+
+/// Where an event is handed to.
+#[derive(Clone, Debug)]
+pub struct ForwardStep {
+    /// Template.
+    pub url: String,
+    /// What is sent instead of the payload with the call-back URLs.
+    pub json: Option<Value>,
+    /// When the effect counts as done.
+    pub until: Until,
+}
+
+/// When a forwarded event counts as done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Until {
+    /// When the hook's run calls done_url.
+    Finished,
+    /// When the hook answered 2xx; shown as handed over.
+    Accepted,
+}
+
+/// What a repeat of a step would do (DESIGN §6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Repeat {
+    /// The same thing again, harmlessly: an upsert by unique key, a PUT.
+    Natural,
+    /// Nothing, because the receiver knows the key, for as long as it remembers it.
+    ByKey {
+        /// How long the receiver remembers a key, from the first send.
+        window: Duration,
+    },
+    /// A second effect: at most once, an unknown outcome goes to a person.
+    Never,
+}
+
+/// How long receivers are believed to remember a key unless stated: the shortest that is common.
+pub const KEY_WINDOW: Duration = Duration::from_secs(24 * 3600);

@@ -1,0 +1,195 @@
+//! The use-cases of the gate: what the API, the webhook intake and the runner call. It adds to the store only what
+//! happens within a process: waking those who wait, and the runner.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use oncegate_core::claim::Claim;
+use oncegate_core::decide::{Decision, StopReason};
+use oncegate_core::finish::Answer;
+use oncegate_core::key::ClaimId;
+use oncegate_core::reset::{Act, Refusal};
+use oncegate_store::api::{ActCall, Acted, AdmitCall, Admitted, ClaimCall, ClaimView, Claimed, FinishCall, Store};
+use oncegate_store::clock::Clock;
+use oncegate_store::{StoreError, failpoint};
+use tokio::sync::Notify;
+
+use crate::book::Book;
+use crate::waiters::{Subject, Waiters};
+
+/// What every way in calls.
+pub struct Gatekeeper {
+    store: Arc<dyn Store>,
+    book: Arc<Book>,
+    clock: Arc<dyn Clock>,
+    waiters: Waiters,
+    /// Rung when there may be new work.
+    work: Notify,
+}
+
+/// What "run now" led to.
+#[derive(Debug)]
+pub enum RunNow {
+    /// Waiting for the runner, which was told.
+    Queued(Box<ClaimView>),
+    /// An attempt is running, or already waits to.
+    AlreadyRunning,
+    /// oncegate does not hold the work of this automation: it must be replayed where it came from.
+    NoFlow {
+        /// Where a person finds the caller's run.
+        run_url: Option<String>,
+    },
+    /// It cannot be run as it stands.
+    Refused(Refusal),
+    /// No such claim.
+    NotFound,
+}
+
+impl Gatekeeper {
+    /// A gatekeeper of one store.
+    pub fn new(store: Arc<dyn Store>, book: Arc<Book>, clock: Arc<dyn Clock>) -> Self {
+        Self { store, book, clock, waiters: Waiters::default(), work: Notify::new() }
+    }
+
+    /// The store, for reading.
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
+    /// What is declared.
+    pub fn book(&self) -> &Arc<Book> {
+        &self.book
+    }
+
+    /// Where time comes from.
+    pub fn clock(&self) -> &Arc<dyn Clock> {
+        &self.clock
+    }
+
+    pub(crate) fn work(&self) -> &Notify {
+        &self.work
+    }
+
+    /// Decides a claim, and once more when its holder finishes or `wait` is over, if somebody else is on it.
+    ///
+    /// A dropped future claims nothing.
+    ///
+    /// # Errors
+    /// The store's; nothing was claimed.
+    pub async fn claim(&self, call: ClaimCall, wait: Duration) -> Result<Option<Claimed>, StoreError> {
+        let deadline = self.clock.read().monotonic + wait;
+        loop {
+            let claimed = self.store.claim(call.clone()).await?;
+            let Some(claimed) = claimed else { return Ok(None) };
+            let left = deadline.saturating_sub(self.clock.read().monotonic);
+            if left.is_zero() || !self.wait_for_holder(&claimed, left).await? {
+                self.after_claim(&claimed);
+                return Ok(Some(claimed));
+            }
+        }
+    }
+
+    /// Waits while somebody else is on it. `false`: there is nothing to wait for.
+    async fn wait_for_holder(&self, claimed: &Claimed, left: Duration) -> Result<bool, StoreError> {
+        let Decision::Stop { reason, .. } = &claimed.decision else { return Ok(false) };
+        let view = claimed.view.as_ref();
+        let subject = match reason {
+            StopReason::InProgress => Subject::Claim(claimed.id),
+            StopReason::RecordBusy => match view.and_then(|v| v.claim.record.clone()) {
+                Some(record) => Subject::Record(record),
+                None => return Ok(false),
+            },
+            _ => return Ok(false),
+        };
+        let bell = self.waiters.bell(subject);
+        let rung = bell.notified();
+        tokio::pin!(rung);
+        rung.as_mut().enable();
+        // It may have finished between the decision and the bell.
+        let now = self.store.show(claimed.id).await?;
+        if *reason == StopReason::InProgress && now.map(|v| v.claim.fence()) != view.map(|v| v.claim.fence()) {
+            return Ok(true);
+        }
+        // A missed ring of a record costs at most this long.
+        let nap = if *reason == StopReason::RecordBusy { left.min(RECORD_LOOK) } else { left };
+        tokio::select! {
+            () = rung => {}
+            () = self.clock.sleep(nap) => {}
+        }
+        Ok(true)
+    }
+
+    fn after_claim(&self, claimed: &Claimed) {
+        if matches!(claimed.decision, Decision::Queued(_)) {
+            self.work.notify_one();
+        }
+    }
+
+    /// Done, error, heartbeat and the like.
+    ///
+    /// # Errors
+    /// The store's; nothing was written.
+    pub async fn finish(&self, call: FinishCall) -> Result<Option<(Answer, ClaimView)>, StoreError> {
+        let finished = self.store.finish(call).await?;
+        if let Some((Answer::Accepted, view)) = &finished {
+            self.moved(&view.claim);
+        }
+        Ok(finished)
+    }
+
+    /// A person's act.
+    ///
+    /// # Errors
+    /// The store's; nothing was written.
+    pub async fn act(&self, call: ActCall) -> Result<Acted, StoreError> {
+        let acted = self.store.act(call).await?;
+        if let Acted::Written(view) = &acted {
+            self.moved(&view.claim);
+        }
+        Ok(acted)
+    }
+
+    /// Starts it as the runner would: the same claim path, by way of a queue that survives a restart.
+    ///
+    /// # Errors
+    /// The store's; nothing was written.
+    pub async fn run_now(&self, id: ClaimId, reason: String, actor: String) -> Result<RunNow, StoreError> {
+        let Some(view) = self.store.show(id).await? else { return Ok(RunNow::NotFound) };
+        let has_flow = self.book.automation(&view.automation).flow.is_some();
+        if !view.claim.flow || !has_flow {
+            return Ok(RunNow::NoFlow { run_url: view.run_url });
+        }
+        let act = Act::Reset { run_now: true, confirm_holder: None, verified: false };
+        Ok(match self.act(ActCall { id, act, reason, actor }).await? {
+            Acted::Written(view) => RunNow::Queued(view),
+            Acted::Refused(Refusal::LiveHolder { .. } | Refusal::Nothing(_)) => RunNow::AlreadyRunning,
+            Acted::Refused(refusal) => RunNow::Refused(refusal),
+            Acted::NotFound => RunNow::NotFound,
+        })
+    }
+
+    /// Stores a verified request, and tells the runner. The sender may be acknowledged when this returns.
+    ///
+    /// # Errors
+    /// The store's; nothing was written and the sender must be told to come again.
+    pub async fn admit(&self, call: AdmitCall) -> Result<Vec<Admitted>, StoreError> {
+        let admitted = self.store.admit(call).await?;
+        failpoint::hit("admit.acknowledging");
+        self.work.notify_one();
+        Ok(admitted)
+    }
+
+    /// A claim left `processing`, or came due: those who wait for it or its record look again.
+    fn moved(&self, claim: &Claim) {
+        self.waiters.ring(&Subject::Claim(claim.id));
+        if let Some(record) = &claim.record {
+            self.waiters.ring(&Subject::Record(record.clone()));
+        }
+        if claim.flow || claim.record.is_some() {
+            self.work.notify_one();
+        }
+    }
+}
+
+/// How soon somebody who waits for a record looks again by itself.
+const RECORD_LOOK: Duration = Duration::from_millis(250);

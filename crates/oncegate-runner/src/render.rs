@@ -1,0 +1,103 @@
+//! Templates: minijinja with strict undefined values. An error names the variable and where it stands.
+
+use minijinja::{Environment, UndefinedBehavior};
+use serde_json::Value;
+
+/// Why a template could not be rendered; a person must mend it, so it is never retried.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{place}: {message}")]
+pub(crate) struct RenderError {
+    place: String,
+    message: String,
+}
+
+/// Renders text.
+pub(crate) fn text(place: &str, template: &str, world: &Value) -> Result<String, RenderError> {
+    environment().render_str(template, minijinja::value::Serde(world)).map_err(|e| error(place, template, &e))
+}
+
+/// Renders JSON: strings are templates, everything else stays. A string that is nothing but one expression keeps
+/// the type of its value, so that `"{{ payload.amount }}"` sends a number if it was one.
+pub(crate) fn json(place: &str, template: &Value, world: &Value) -> Result<Value, RenderError> {
+    match template {
+        Value::String(t) => match one_expression(t) {
+            Some(expression) => {
+                let environment = environment();
+                let value = environment
+                    .compile_expression(expression)
+                    .and_then(|compiled| compiled.eval(minijinja::value::Serde(world)))
+                    .map_err(|e| error(place, expression, &e))?;
+                if value.is_undefined() {
+                    return Err(RenderError {
+                        place: place.to_owned(),
+                        message: format!("`{expression}` is undefined; check its spelling against the payload"),
+                    });
+                }
+                serde_json::to_value(&value)
+                    .map_err(|e| RenderError { place: place.to_owned(), message: e.to_string() })
+            }
+            None => text(place, t, world).map(Value::String),
+        },
+        Value::Array(items) => items
+            .iter()
+            .enumerate()
+            .map(|(i, item)| json(&format!("{place}[{i}]"), item, world))
+            .collect::<Result<_, _>>()
+            .map(Value::Array),
+        Value::Object(members) => members
+            .iter()
+            .map(|(name, item)| Ok((name.clone(), json(&format!("{place}.{name}"), item, world)?)))
+            .collect::<Result<_, _>>()
+            .map(Value::Object),
+        Value::Null | Value::Bool(_) | Value::Number(_) => Ok(template.clone()),
+    }
+}
+
+fn one_expression(template: &str) -> Option<&str> {
+    let inner = template.trim().strip_prefix("{{")?.strip_suffix("}}")?;
+    (!inner.contains("{{") && !inner.contains("}}") && !inner.contains("{%")).then(|| inner.trim())
+}
+
+fn environment() -> Environment<'static> {
+    let mut environment = Environment::new();
+    environment.set_undefined_behavior(UndefinedBehavior::Strict);
+    // Values go into URLs, headers and JSON, never into HTML.
+    environment.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
+    environment
+}
+
+fn error(place: &str, template: &str, e: &minijinja::Error) -> RenderError {
+    let culprit = e.range().and_then(|range| template.get(range)).map(str::trim).filter(|t| !t.is_empty());
+    let message = match (e.kind(), culprit) {
+        (minijinja::ErrorKind::UndefinedError, Some(variable)) => {
+            format!("`{variable}` is undefined; check its spelling against the payload")
+        }
+        (_, Some(culprit)) => format!("{e} (at `{culprit}`)"),
+        (_, None) => e.to_string(),
+    };
+    RenderError { place: place.to_owned(), message }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn types_survive_and_undefined_variables_are_named() {
+        let world = json!({"payload": {"n": 5, "name": "Ann", "list": [1, 2], "nothing": null}});
+        let template = json!({"n": "{{ payload.n }}", "hi": "Hi {{ payload.name }}!", "l": "{{ payload.list }}",
+            "z": "{{ payload.nothing }}", "k": 7});
+        let rendered = super::json("json", &template, &world).unwrap();
+        assert_eq!(rendered, json!({"n": 5, "hi": "Hi Ann!", "l": [1, 2], "z": null, "k": 7}));
+        for (template, named) in [
+            ("{{ payload.emial }}", "`payload.emial`"),
+            ("x {{ payload.emial }} y", "`payload.emial`"),
+            ("{{ payload.a.b }}", "`payload.a"),
+            ("x {{ paylod }}", "`paylod`"),
+        ] {
+            let error = super::json("json.to", &json!(template), &world).unwrap_err().to_string();
+            assert!(error.starts_with("json.to: ") && error.contains(named), "{template}: {error}");
+        }
+    }
+}

@@ -1,0 +1,468 @@
+//! Runs one claim: takes the attempt, sends what its steps have not sent yet, says how it ended. Commit, call,
+//! commit: what is about to be sent is written down before, what came of it after, and nothing is open meanwhile.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use oncegate_connect::{CallOutcome, Caller, Failure, OutgoingRequest};
+use oncegate_core::claim::{Claim, Holder, State};
+use oncegate_core::decide::{Decision, Request, Start};
+use oncegate_core::finish::{Answer, Call, Failed};
+use oncegate_core::key::ClaimId;
+use oncegate_core::token::{Fence, Token};
+use oncegate_store::api::{
+    ClaimCall, FinishCall, StepBegin, StepCall, StepEnd, StepOutcome, Store, Target, Work,
+};
+use oncegate_store::{StoreError, failpoint};
+use serde_json::{Map, Value, json};
+
+use crate::entropy;
+use crate::flow::{Action, Body, Flow, ForwardStep, HeaderText, HttpStep, Repeat, Step, Until};
+use crate::gatekeeper::Gatekeeper;
+use crate::render::{self, RenderError};
+
+/// The runner's name in the history.
+const ACTOR: &str = "runner";
+
+/// What a worker needs.
+#[derive(Clone)]
+pub(crate) struct Worker {
+    pub(crate) gate: Arc<Gatekeeper>,
+    pub(crate) caller: Caller,
+    /// Where call-back URLs point to, without a slash at the end.
+    pub(crate) base_url: Arc<str>,
+}
+
+/// How a run of the worker ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// The claim moved on: done, error, deferred, handed over, or lost to somebody else.
+    Moved,
+    /// It may not start now; look again later.
+    NotNow,
+}
+
+/// An attempt this worker holds.
+struct Attempt {
+    id: ClaimId,
+    fence: Fence,
+    claim: Claim,
+    token: Token,
+    ttl: Duration,
+}
+
+/// What to do after a step.
+enum Next {
+    GoOn(StepCall),
+    /// The attempt ended, with this last word about it.
+    Finish(Call),
+    /// Somebody else holds it now, or will finish it.
+    Leave,
+}
+
+impl Worker {
+    /// Takes the claim, if it may run, and works until it ends. Never fails: what cannot be written stays as it is in
+    /// the store and is found again.
+    pub(crate) async fn run(&self, id: ClaimId, held: &HeldAttempts) -> Ended {
+        match self.try_run(id, held).await {
+            Ok(ended) => ended,
+            Err(error) => {
+                tracing::error!(claim = %id, %error, "the store failed under a running claim; it will be taken up again");
+                Ended::NotNow
+            }
+        }
+    }
+
+    async fn try_run(&self, id: ClaimId, held: &HeldAttempts) -> Result<Ended, StoreError> {
+        let store = self.gate.store();
+        let call = ClaimCall {
+            target: Target::Id(id),
+            request: Request {
+                start: Start::Now(Holder::Runner { boot: store.boot() }),
+                fingerprint: None,
+                record: None,
+                ttl: None,
+                correction: false,
+            },
+            run_url: None,
+            payload: None,
+            actor: ACTOR.into(),
+        };
+        let Some(claimed) = store.claim(call).await? else { return Ok(Ended::Moved) };
+        let (Decision::Run(_), Some(token), Some(view)) = (&claimed.decision, claimed.token, claimed.view) else {
+            return Ok(Ended::NotNow);
+        };
+        let ttl = match &view.claim.state {
+            State::Processing(lease) => lease.ttl.get(),
+            State::None { .. } | State::Done { .. } | State::Error { .. } => return Ok(Ended::Moved),
+        };
+        let attempt = Attempt { id, fence: view.claim.fence(), claim: view.claim, token, ttl };
+        let _held = held.hold(id, attempt.fence);
+        let work = store.work(id).await?;
+        // Whoever loses the claim meanwhile drops the step in flight; its row stays and counts as unknown.
+        let last = tokio::select! {
+            last = self.steps(&attempt, work) => last?,
+            () = self.keep_alive(&attempt) => Next::Leave,
+        };
+        if let Next::Finish(call) = last {
+            self.say(&attempt, call, None).await?;
+        }
+        Ok(Ended::Moved)
+    }
+
+    /// Restarts the lease for as long as the attempt holds; returns when it no longer does.
+    async fn keep_alive(&self, attempt: &Attempt) {
+        loop {
+            self.gate.clock().sleep(attempt.ttl / 3).await;
+            match self.say(attempt, Call::Heartbeat, None).await {
+                Ok(Answer::Accepted) => {}
+                // The store may be full or gone for a moment; the lease has two more thirds to live.
+                Err(error) => tracing::warn!(claim = %attempt.id, %error, "could not renew a lease"),
+                Ok(_) => return,
+            }
+        }
+    }
+
+    async fn say(&self, attempt: &Attempt, call: Call, result: Option<String>) -> Result<Answer, StoreError> {
+        let call = FinishCall {
+            id: attempt.id,
+            fence: attempt.fence,
+            call,
+            jitter: entropy::jitter(),
+            result,
+            actor: ACTOR.into(),
+        };
+        Ok(self.gate.finish(call).await?.map_or(Answer::LostClaim, |(answer, _)| answer))
+    }
+
+    async fn steps(&self, attempt: &Attempt, work: Option<Work>) -> Result<Next, StoreError> {
+        let Some(work) = work else { return Ok(Next::Leave) };
+        let Some(flow) = self.gate.book().automation(&work.automation).flow else {
+            return Ok(Next::Finish(failed(&format!(
+                "the automation `{}` declares no steps any more; declare them again, then reset this claim",
+                work.automation
+            ))));
+        };
+        let mut calls = work.steps.clone();
+        let mut result = None;
+        for (number, step) in (1..).zip(&flow.steps) {
+            let sent: Vec<&StepCall> = calls.iter().filter(|c| c.step == step.name).collect();
+            if sent.iter().any(|c| c.outcome == StepOutcome::Succeeded) {
+                continue;
+            }
+            if let Some(why) = self.must_not_repeat(attempt, step, number, &sent) {
+                return Ok(Next::Finish(why));
+            }
+            let world = world(&work, &flow, &calls, self, attempt);
+            let request = match self.request(step, &work, &world, attempt) {
+                Ok(request) => request,
+                Err(e) => return Ok(Next::Finish(failed(&format!("step {number} `{}`: {e}", step.name)))),
+            };
+            match self.send(attempt, step, number, &request).await? {
+                Next::GoOn(call) => {
+                    result = result_of(step, &call);
+                    calls.push(call);
+                }
+                other => return Ok(other),
+            }
+        }
+        self.say(attempt, Call::Done, result).await?;
+        failpoint::hit("done.committed");
+        Ok(Next::Leave)
+    }
+
+    /// An unknown outcome of a step that may not be repeated goes to a person (DESIGN §6). A reset is a person's word
+    /// that it may run again, so what lies before the last one does not count.
+    fn must_not_repeat(&self, attempt: &Attempt, step: &Step, number: usize, sent: &[&StepCall]) -> Option<Call> {
+        let unknown = sent
+            .iter()
+            .any(|c| c.resets == attempt.claim.resets && matches!(c.outcome, StepOutcome::Unknown | StepOutcome::InFlight));
+        if !unknown {
+            return None;
+        }
+        let why = match step.repeat {
+            Repeat::Natural => return None,
+            Repeat::ByKey { window } => {
+                let first = sent.iter().map(|c| c.sent_at).min()?;
+                if self.gate.store().now().wall < first.after(window) {
+                    return None;
+                }
+                "the receiver may have forgotten its key by now"
+            }
+            Repeat::Never => "a repeat could make a second effect",
+        };
+        Some(unknown_outcome(step, number, why))
+    }
+
+    async fn send(
+        &self,
+        attempt: &Attempt,
+        step: &Step,
+        number: usize,
+        request: &OutgoingRequest,
+    ) -> Result<Next, StoreError> {
+        let store = self.gate.store();
+        if hands_over(step) {
+            // Before it is sent, because its run may call back before we hear that it was taken.
+            if self.say(attempt, Call::HandOver, None).await? != Answer::Accepted {
+                return Ok(Next::Leave);
+            }
+        }
+        let target = format!("{} {}", request.method, without_query(&request.url));
+        let begin = StepBegin {
+            id: attempt.id,
+            fence: attempt.fence,
+            step: step.name.clone(),
+            idempotency_key: request.idempotency_key.clone(),
+            target: target.clone(),
+        };
+        let Some(call) = store.begin_step(begin).await? else { return Ok(Next::Leave) };
+        failpoint::hit("step.written");
+        let sent_at = store.now().wall;
+        let outcome = self.caller.call(request, sent_at).await;
+        failpoint::hit("step.answered");
+        let (known, status, answer, note) = match &outcome {
+            CallOutcome::Succeeded { status, answer } => {
+                (StepOutcome::Succeeded, Some(*status), Some(answer.body.clone()), None)
+            }
+            CallOutcome::Failed { status, answer, note, .. } => {
+                (StepOutcome::Failed, *status, answer.as_ref().map(|a| a.body.clone()), Some(note.clone()))
+            }
+            CallOutcome::Unknown { status, note, answer } => {
+                (StepOutcome::Unknown, *status, answer.as_ref().map(|a| a.body.clone()), Some(note.clone()))
+            }
+        };
+        let end = StepEnd {
+            id: attempt.id,
+            fence: attempt.fence,
+            call,
+            outcome: known,
+            status,
+            answer: answer.clone(),
+            note: note.clone(),
+        };
+        let holds = self.end_step(end).await?;
+        failpoint::hit("step.committed");
+        if !holds {
+            return Ok(Next::Leave);
+        }
+        Ok(match outcome {
+            CallOutcome::Succeeded { .. } if hands_over(step) => Next::Leave,
+            CallOutcome::Succeeded { .. } => Next::GoOn(StepCall {
+                id: call,
+                step: step.name.clone(),
+                attempt: attempt.fence.attempt,
+                resets: attempt.claim.resets,
+                idempotency_key: request.idempotency_key.clone(),
+                target,
+                sent_at,
+                outcome: known,
+                status,
+                answer,
+                note,
+                finished_at: None,
+            }),
+            CallOutcome::Failed { failure, note, .. } => {
+                let note = format!("step {number} `{}`: {note}", step.name);
+                Next::Finish(match failure {
+                    Failure::Throttled { retry_after } => {
+                        let wait = retry_after.max(THROTTLE_FLOOR);
+                        Call::Defer { until: store.now().wall.after(wait), note }
+                    }
+                    Failure::Transient => {
+                        Call::Error { failure: Failed::Retryable { retry_after: None }, note }
+                    }
+                    Failure::Permanent => failed(&note),
+                })
+            }
+            CallOutcome::Unknown { note, .. } => Next::Finish(match step.repeat {
+                Repeat::Natural | Repeat::ByKey { .. } => Call::Error {
+                    failure: Failed::Retryable { retry_after: None },
+                    note: format!("outcome unknown at step {number} `{}`: {note}", step.name),
+                },
+                Repeat::Never => unknown_outcome(step, number, &note),
+            }),
+        })
+    }
+
+    /// What is known must be written down: a store that is full or busy for a moment is asked again while the lease
+    /// lives.
+    async fn end_step(&self, end: StepEnd) -> Result<bool, StoreError> {
+        let mut tries = 0;
+        loop {
+            match self.gate.store().end_step(end.clone()).await {
+                Err(StoreError::Full(_) | StoreError::Busy | StoreError::Database(_)) if tries < 100 => {
+                    tries += 1;
+                    self.gate.clock().sleep(Duration::from_millis(200)).await;
+                }
+                answer => return answer,
+            }
+        }
+    }
+
+    fn request(
+        &self,
+        step: &Step,
+        work: &Work,
+        world: &Value,
+        attempt: &Attempt,
+    ) -> Result<OutgoingRequest, RenderError> {
+        // Key generations are a person's explicit choice; until one is made it is the first.
+        let key = self.gate.store().secret().step_key(attempt.id, &step.name, 0);
+        let mut request = match &step.action {
+            Action::Http(http) => http_request(http, work, world, key)?,
+            Action::Forward(forward) => forward_request(forward, world, key)?,
+        };
+        request.timeout = step.timeout;
+        Ok(request)
+    }
+}
+
+/// A receiver that says "come back at once" after refusing is not believed: its clock may be behind ours.
+const THROTTLE_FLOOR: Duration = Duration::from_secs(1);
+
+fn http_request(
+    http: &HttpStep,
+    work: &Work,
+    world: &Value,
+    key: String,
+) -> Result<OutgoingRequest, RenderError> {
+    let url = render::text("url", &http.url, world)?;
+    let mut request = OutgoingRequest::new(http.method.clone(), url, key);
+    request.idempotency_header = http.idempotency_header.clone();
+    for (name, value) in &http.headers {
+        let value = match value {
+            HeaderText::Template(template) => render::text(&format!("headers.{name}"), template, world)?,
+            HeaderText::Secret(secret) => String::from_utf8_lossy(secret.expose()).into_owned(),
+        };
+        request.headers.push((name.clone(), value));
+    }
+    match &http.body {
+        Body::Empty => {}
+        Body::Json(template) => with_json(&mut request, &render::json("json", template, world)?),
+        Body::Text(template) => request.body = Some(render::text("body", template, world)?.into_bytes()),
+        Body::Payload => request.body = Some(work.payload.as_ref().map(|p| p.body.clone()).unwrap_or_default()),
+    }
+    Ok(request)
+}
+
+fn forward_request(forward: &ForwardStep, world: &Value, key: String) -> Result<OutgoingRequest, RenderError> {
+    let url = render::text("url", &forward.url, world)?;
+    let mut request = OutgoingRequest::new(http::Method::POST, url, key);
+    let json = match &forward.json {
+        Some(template) => render::json("json", template, world)?,
+        None => json!({ "payload": world["payload"], "oncegate": world["oncegate"] }),
+    };
+    with_json(&mut request, &json);
+    Ok(request)
+}
+
+fn with_json(request: &mut OutgoingRequest, json: &Value) {
+    request.body = Some(json.to_string().into_bytes());
+    if !request.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("content-type")) {
+        request.headers.push(("content-type".into(), "application/json".into()));
+    }
+}
+
+/// What templates see: `payload`, `idempotency_key`, `automation`, `attempt`, `steps.<name>`, `oncegate.done_url` …
+fn world(work: &Work, flow: &Flow, calls: &[StepCall], worker: &Worker, attempt: &Attempt) -> Value {
+    let payload: Value = work.payload.as_ref().and_then(|p| serde_json::from_str(&p.json).ok()).unwrap_or_default();
+    let mut steps = Map::new();
+    for step in &flow.steps {
+        let succeeded = calls.iter().rev().find(|c| c.step == step.name && c.outcome == StepOutcome::Succeeded);
+        if let Some(call) = succeeded {
+            let body = call.answer.clone().unwrap_or_default();
+            let json: Value = serde_json::from_slice(&body).unwrap_or_default();
+            let text = String::from_utf8_lossy(&body);
+            steps.insert(step.name.clone(), json!({ "status": call.status, "json": json, "text": text }));
+        }
+    }
+    let url = |verb: &str| {
+        format!("{}/v1/claims/{}/{verb}?token={}", worker.base_url, attempt.id, attempt.token.expose())
+    };
+    json!({
+        "payload": payload,
+        "idempotency_key": work.key.as_str(),
+        "automation": work.automation.as_str(),
+        "attempt": attempt.fence.attempt,
+        "steps": steps,
+        "oncegate": {
+            "idempotency_key": work.key.as_str(),
+            "attempt": attempt.fence.attempt,
+            "done_url": url("done"),
+            "error_url": url("error"),
+            "heartbeat_url": url("heartbeat"),
+        },
+    })
+}
+
+fn hands_over(step: &Step) -> bool {
+    matches!(step.action, Action::Forward(ForwardStep { until: Until::Finished, .. }))
+}
+
+/// What later duplicates are told: the last step's answer, if it is JSON; or that it was handed over.
+fn result_of(step: &Step, call: &StepCall) -> Option<String> {
+    if matches!(step.action, Action::Forward(_)) {
+        return Some(json!({ "handed_over": true, "status": call.status }).to_string());
+    }
+    let answer = call.answer.as_deref()?;
+    if answer.len() > oncegate_core::limits::RESULT_BYTES_MAX {
+        return None;
+    }
+    let value: Value = serde_json::from_slice(answer).ok()?;
+    Some(value.to_string())
+}
+
+fn failed(note: &str) -> Call {
+    Call::Error { failure: Failed::Final, note: note.to_owned() }
+}
+
+fn unknown_outcome(step: &Step, number: usize, why: &str) -> Call {
+    let note = format!(
+        "outcome unknown at step {number} `{}`: {why}; look whether it happened, then reset, or mark it done",
+        step.name
+    );
+    Call::Error { failure: Failed::Unknown, note }
+}
+
+/// Query strings carry secrets; the rest names the target well enough.
+fn without_query(url: &str) -> &str {
+    url.split(['?', '#']).next().unwrap_or(url)
+}
+
+/// The attempts in this process, so that a shutdown can hand back what is left.
+#[derive(Debug, Default)]
+pub(crate) struct HeldAttempts(std::sync::Mutex<std::collections::HashMap<ClaimId, Fence>>);
+
+impl HeldAttempts {
+    fn hold(&self, id: ClaimId, fence: Fence) -> Held<'_> {
+        self.lock().insert(id, fence);
+        Held { all: self, id }
+    }
+
+    /// Everything that is held.
+    pub(crate) fn all(&self) -> Vec<(ClaimId, Fence)> {
+        self.lock().iter().map(|(id, fence)| (*id, *fence)).collect()
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, std::collections::HashMap<ClaimId, Fence>> {
+        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+struct Held<'a> {
+    all: &'a HeldAttempts,
+    id: ClaimId,
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.all.lock().remove(&self.id);
+    }
+}
+
+/// Hands an attempt back at shutdown: due at once, no retry spent.
+pub(crate) async fn hand_back(store: &dyn Store, id: ClaimId, fence: Fence) -> Result<(), StoreError> {
+    let call = FinishCall { id, fence, call: Call::HandBack, jitter: entropy::jitter(), result: None, actor: ACTOR.into() };
+    store.finish(call).await.map(|_| ())
+}
