@@ -67,7 +67,7 @@ fn environment() -> Environment<'static> {
 }
 
 fn error(place: &str, template: &str, e: &minijinja::Error) -> RenderError {
-    let culprit = e.range().and_then(|range| template.get(range)).map(str::trim).filter(|t| !t.is_empty());
+    let culprit = e.range().and_then(|range| whole_name(template, range)).filter(|t| !t.is_empty());
     let message = match (e.kind(), culprit) {
         (minijinja::ErrorKind::UndefinedError, Some(variable)) => {
             format!("`{variable}` is undefined; check its spelling against the payload")
@@ -76,6 +76,13 @@ fn error(place: &str, template: &str, e: &minijinja::Error) -> RenderError {
         (_, None) => e.to_string(),
     };
     RenderError { place: place.to_owned(), message }
+}
+
+/// The engine points at the attribute that failed; a person wants the whole path to it.
+fn whole_name(template: &str, range: std::ops::Range<usize>) -> Option<&str> {
+    let before = template.get(..range.start)?;
+    let start = before.trim_end_matches(|c: char| c.is_alphanumeric() || "_.[]'\"".contains(c)).len();
+    Some(template.get(start..range.end)?.trim())
 }
 
 #[cfg(test)]
