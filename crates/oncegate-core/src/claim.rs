@@ -94,7 +94,9 @@ impl Lease {
     pub fn liveness(&self, now: Now, boot: Boot) -> Liveness {
         match &self.holder {
             // A deferred attempt holds nothing in memory; a restart changes nothing about it.
-            Holder::Runner { boot: started } if *started < boot && self.deferred_until.is_none() => Liveness::Orphaned,
+            Holder::Runner { boot: started } if *started < boot && self.deferred_until.is_none() => {
+                Liveness::Orphaned
+            }
             Holder::Runner { .. } | Holder::Caller { .. } => match now.lease < self.expires() {
                 true => Liveness::Fresh { left: self.expires().since(now.lease) },
                 false => Liveness::Stale,
@@ -313,7 +315,9 @@ impl Claim {
     /// How a person names the live holder when confirming that they mean to reset it.
     pub fn holder_name(&self) -> Option<String> {
         match &self.state {
-            State::Processing(Lease { holder: Holder::Caller { run_id: Some(run) }, .. }) => Some(run.to_string()),
+            State::Processing(Lease { holder: Holder::Caller { run_id: Some(run) }, .. }) => {
+                Some(run.to_string())
+            }
             State::Processing(Lease { holder: Holder::Caller { run_id: None }, .. }) => {
                 Some(format!("attempt-{}", self.attempt))
             }

@@ -258,20 +258,34 @@ fn known(facts: &Facts, request: &Request, policy: &Policy, now: Now) -> Result<
             return Err(stop(StopReason::PayloadMismatch, None, Some(note), Some(marked)));
         }
         let mut claim = claim.clone().reopened(None, now);
-        (claim.fingerprint, claim.record, claim.mismatch_at) = (None, None, None);
+        claim.mismatch_at = None;
         return Ok(Candidate { claim, reason: RunReason::First, corrected: true, caller_went_stale: false });
     }
     // Line 2.
     if claim.dismissed {
         return Err(stop(StopReason::Dismissed, None, None, None));
     }
-    let candidate = |claim: Claim, reason| {
-        Ok(Candidate { claim, reason, corrected: false, caller_went_stale: false })
-    };
+    let candidate =
+        |claim: Claim, reason| Ok(Candidate { claim, reason, corrected: false, caller_went_stale: false });
     match &claim.state {
         State::Done { .. } => Err(stop(StopReason::Duplicate, None, None, None)),
         State::Processing(lease) => processing(facts, request, policy, now, claim, lease),
         State::Error { due: Some(due), cause, .. } => match due.since(now.wall) {
+            Duration::ZERO if *cause == ErrorCause::Shutdown && claim.resumes_used >= limits::RESUMES_MAX => {
+                let note = format!("handed back {} times without finishing a step", claim.resumes_used);
+                Err(into_review(claim, *cause, note, false, now))
+            }
+            Duration::ZERO
+                if *cause == ErrorCause::Failed && claim.retries_used >= policy.retries.count() =>
+            {
+                // The policy was edited down since the due time was set.
+                let note = format!(
+                    "out of retries: {} used, {} allowed",
+                    claim.retries_used,
+                    policy.retries.count()
+                );
+                Err(into_review(claim, *cause, note, false, now))
+            }
             Duration::ZERO if *cause == ErrorCause::Shutdown => candidate(claim.clone(), RunReason::Resumed),
             Duration::ZERO => candidate(claim.clone(), RunReason::Retry),
             // Line 5.
@@ -286,7 +300,8 @@ fn known(facts: &Facts, request: &Request, policy: &Policy, now: Now) -> Result<
 }
 
 fn mismatches(claim: &Claim, request: &Request) -> bool {
-    let payload = matches!((&claim.fingerprint, &request.fingerprint), (Some(a), Some(b)) if a.differs_from(b));
+    let payload =
+        matches!((&claim.fingerprint, &request.fingerprint), (Some(a), Some(b)) if a.differs_from(b));
     let record = matches!((&claim.record, &request.record), (Some(a), Some(b)) if a != b);
     payload || record
 }
@@ -320,9 +335,12 @@ fn processing(
             });
             Err(stop(StopReason::InProgress, Some(left.max(MOMENT)), note, None))
         }
-        Liveness::Orphaned if claim.resumes_used < limits::RESUMES_MAX => candidate(RunReason::Resumed, false),
+        Liveness::Orphaned if claim.resumes_used < limits::RESUMES_MAX => {
+            candidate(RunReason::Resumed, false)
+        }
         Liveness::Orphaned => {
-            let note = format!("resumed {} times after a restart without finishing a step", claim.resumes_used);
+            let note =
+                format!("resumed {} times after a restart without finishing a step", claim.resumes_used);
             Err(into_review(claim, ErrorCause::Stale, note, false, now))
         }
         Liveness::Stale => {
@@ -350,10 +368,7 @@ const MOMENT: Duration = Duration::from_secs(1);
 fn is_same_run(facts: &Facts, request: &Request, lease: &Lease) -> bool {
     let Start::Now(Holder::Caller { run_id: Some(asked) }) = &request.start else { return false };
     let Holder::Caller { run_id: Some(held) } = &lease.holder else { return false };
-    asked == held
-        && !facts.run_id_is_constant
-        && !lease.heard_from
-        && lease.same_runs < limits::SAME_RUN_MAX
+    asked == held && !facts.run_id_is_constant && !lease.heard_from && lease.same_runs < limits::SAME_RUN_MAX
 }
 
 /// Line 6 for a stale claim: it becomes an error that waits for a person.
@@ -378,15 +393,25 @@ fn parked_for_replay(claim: &Claim, request: &Request) -> Option<Claim> {
 /// Lines 7 to 11: only what would run comes here.
 fn start(facts: &Facts, request: &Request, policy: &Policy, now: Now, candidate: Candidate) -> Verdict {
     let Candidate { mut claim, reason, corrected, caller_went_stale } = candidate;
+    let found = (claim.fingerprint, claim.record.clone());
     claim.fingerprint = request.fingerprint.or(claim.fingerprint);
     claim.record = request.record.clone().or(claim.record);
-    let with = |decision, claim| Verdict { decision, changes: Changes { claim, corrected, ..Changes::default() } };
+    // What a live claim holds was judged when it started; only a new attempt may take on another record.
+    let stays_as_found = |claim: &mut Claim| {
+        if matches!(claim.state, State::Processing(_)) {
+            (claim.fingerprint, claim.record) = found.clone();
+        }
+    };
+    let with =
+        |decision, claim| Verdict { decision, changes: Changes { claim, corrected, ..Changes::default() } };
     let Start::Now(holder) = &request.start else {
+        stays_as_found(&mut claim);
         let queued = queue(facts, claim, now);
         return with(Decision::Queued(reason), queued);
     };
     // The holder goes on with what it already has; nothing new starts.
     if reason == RunReason::SameRun {
+        stays_as_found(&mut claim);
         if let State::Processing(lease) = &mut claim.state {
             lease.renewed = now.lease;
             lease.same_runs += 1;
@@ -395,7 +420,10 @@ fn start(facts: &Facts, request: &Request, policy: &Policy, now: Now, candidate:
     }
     let first = matches!(reason, RunReason::First | RunReason::FirstAfterRetention);
     if let Some((stop, retry_after, parked)) = held_back(facts, policy, now, &claim, first) {
+        stays_as_found(&mut claim);
         let caller = matches!(holder, Holder::Caller { .. });
+        // Only what the runner will really come back to needs nobody's replay.
+        let ours = claim.flow && !matches!(claim.state, State::None { due: None });
         match parked {
             Some(parked) => {
                 claim.parked = Some(parked);
@@ -403,9 +431,9 @@ fn start(facts: &Facts, request: &Request, policy: &Policy, now: Now, candidate:
                     *due = None;
                 }
             }
-            None if caller && !claim.flow => claim.parked = Some(Parked::NeedsReplay),
+            None if caller && !ours => claim.parked = Some(Parked::NeedsReplay),
             None if caller => {}
-            None => postpone(&mut claim, now.wall.after(retry_after.unwrap_or(LOOK_AGAIN).min(LOOK_AGAIN))),
+            None => postpone(&mut claim, now, retry_after.unwrap_or(LOOK_AGAIN).min(LOOK_AGAIN)),
         }
         return with(Decision::Stop { reason: stop, retry_after, note: None }, Some(claim));
     }
@@ -430,11 +458,14 @@ fn start(facts: &Facts, request: &Request, policy: &Policy, now: Now, candidate:
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
 
 /// The runner comes back to it by itself.
-fn postpone(claim: &mut Claim, until: Timestamp) {
+fn postpone(claim: &mut Claim, now: Now, wait: Duration) {
+    let until = now.wall.after(wait);
     match &mut claim.state {
         State::None { due } => *due = Some(until),
         State::Error { due: Some(due), .. } => *due = until,
-        State::Processing(lease) if lease.deferred_until.is_some() => lease.deferred_until = Some(until),
+        State::Processing(lease) if lease.deferred_until.is_some() => {
+            (lease.deferred_until, lease.renewed) = (Some(until), now.lease.after(wait));
+        }
         // Orphans and stale ones are found by the sweep, not by a due time.
         State::Processing(_) | State::Error { due: None, .. } | State::Done { .. } => {}
     }
@@ -483,6 +514,8 @@ fn held_back(
     let holder = facts.record_holder.as_ref().filter(|_| claim.record.is_some())?;
     match holder.lease.liveness(now, facts.boot) {
         Liveness::Fresh { left } => Some((StopReason::RecordBusy, Some(left.max(MOMENT)), None)),
+        // Past its TTL it is believed no longer than anybody's.
+        Liveness::Orphaned if now.lease >= holder.lease.expires() => None,
         // An orphan of our own runner is about to be resumed, within moments; its record stays its own.
         Liveness::Orphaned => Some((StopReason::RecordBusy, Some(MOMENT), None)),
         Liveness::Stale => None,
@@ -522,9 +555,15 @@ fn is_deferred(claim: &Claim) -> bool {
     matches!(&claim.state, State::Processing(Lease { deferred_until: Some(_), .. }))
 }
 
-/// Says how long to wait in words, for notes: `4h`, `30 s`.
+/// Says how long to wait in words, for notes: `24 h`, `90m`, `45s`. Minutes are exact enough beyond two.
 pub fn in_words(d: Duration) -> String {
-    show_duration(Duration::from_secs(d.as_secs()))
+    let seconds = d.as_secs();
+    let minutes = (seconds + 30) / 60;
+    match (seconds, minutes) {
+        (0..=120, _) => show_duration(Duration::from_secs(seconds)),
+        (_, m) if m % 60 == 0 => format!("{} h", m / 60),
+        (_, m) => format!("{m}m"),
+    }
 }
 
 /// Names the caller of a request, for same-run checks in a store.

@@ -76,7 +76,14 @@ pub struct Finished {
 }
 
 /// Decides a finish call. Works the same while paused and while new claims are refused.
-pub fn finish(claim: &Claim, fence: Fence, call: &Call, policy: &Policy, now: Now, jitter: Jitter) -> Finished {
+pub fn finish(
+    claim: &Claim,
+    fence: Fence,
+    call: &Call,
+    policy: &Policy,
+    now: Now,
+    jitter: Jitter,
+) -> Finished {
     let unchanged = |answer| Finished { answer, claim: None };
     if fence != claim.fence() {
         // Once is enough to list it; the first time is the one to look for.
@@ -116,7 +123,8 @@ fn next_state(claim: &Claim, lease: &Lease, call: &Call, policy: &Policy, now: N
             if let Some(wait) = too_long(claim, retry_after.map(|d| now.wall.after(d)), policy, now) {
                 return error(None, ErrorCause::AskedToWait, &format!("{wait} ({note})"));
             }
-            let due = policy.retries.delay(claim.retries_used, *retry_after, jitter).map(|d| now.wall.after(d));
+            let due =
+                policy.retries.delay(claim.retries_used, *retry_after, jitter).map(|d| now.wall.after(d));
             error(due, ErrorCause::Failed, note)
         }
         Call::Heartbeat => {
@@ -137,6 +145,7 @@ fn next_state(claim: &Claim, lease: &Lease, call: &Call, policy: &Policy, now: N
         Call::HandOver => State::Processing(Lease {
             holder: Holder::Caller { run_id: None },
             renewed: now.lease.max(lease.renewed),
+            deferred_until: None,
             ..lease.clone()
         }),
         Call::HandBack => error(Some(now.wall), ErrorCause::Shutdown, "shutdown: handed back, due at once"),

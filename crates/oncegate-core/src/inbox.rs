@@ -48,12 +48,15 @@ impl InboxList {
 
 /// The list a claim stands in. What stops the effect comes before what only asks for a look.
 pub fn list_of(claim: &Claim, now: Now, boot: Boot) -> Option<InboxList> {
-    if claim.dismissed {
-        return None;
-    }
     match &claim.state {
         State::Processing(lease) => {
-            if lease.liveness(now, boot) == Liveness::Stale || lease.clock_problem(now).is_some() {
+            // An orphan is resumed within moments; one that outlives its TTL, e.g. while paused, is stuck too.
+            let stuck = match lease.liveness(now, boot) {
+                Liveness::Fresh { .. } => false,
+                Liveness::Stale => true,
+                Liveness::Orphaned => now.lease >= lease.expires(),
+            };
+            if stuck || lease.clock_problem(now).is_some() {
                 return Some(InboxList::Stuck);
             }
         }
@@ -63,7 +66,7 @@ pub fn list_of(claim: &Claim, now: Now, boot: Boot) -> Option<InboxList> {
     if claim.mismatch_at.is_some() {
         return Some(InboxList::Mismatch);
     }
-    if claim.parked.is_some() {
+    if claim.parked.is_some() && !claim.dismissed {
         return Some(InboxList::Parked);
     }
     claim.late_at.map(|_| InboxList::Late)

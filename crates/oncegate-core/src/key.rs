@@ -220,7 +220,8 @@ impl StoreSecret {
     /// The id of the claim for (workspace, automation, key). Automations enter by number: renaming one never
     /// forgets what was done.
     pub fn claim_id(&self, workspace: i64, automation: i64, key: &IdempotencyKey) -> ClaimId {
-        let parts: [&[u8]; 3] = [&workspace.to_be_bytes(), &automation.to_be_bytes(), key.as_str().as_bytes()];
+        let parts: [&[u8]; 3] =
+            [&workspace.to_be_bytes(), &automation.to_be_bytes(), key.as_str().as_bytes()];
         ClaimId(first16(&keyed_hash(&self.0, "claim", &parts)))
     }
 

@@ -1,7 +1,7 @@
 //! What a person may do to a claim: reset it, mark it, say that it happened, dismiss it. Each needs a name and a
 //! reason (checked at the edge), is audited by the store, voids tokens, and keeps history, payload and key.
 
-use crate::claim::{Boot, Claim, ErrorCause, Lease, Liveness, State};
+use crate::claim::{Boot, Claim, ErrorCause, Lease, Liveness, Parked, State};
 use crate::finish::cut;
 use crate::policy::Policy;
 use crate::time::Now;
@@ -43,8 +43,13 @@ pub enum Refusal {
         /// Its attempt.
         attempt: u32,
     },
+    /// Somebody is alive on it, and this act has no confirmation.
+    #[error("{0} is working on this claim; wait for it, or reset it first")]
+    Busy(String),
     /// The effect happened.
-    #[error("the effect is done; only `verified: true` (somebody checked that it must happen again) resets it")]
+    #[error(
+        "the effect is done; only `verified: true` (somebody checked that it must happen again) resets it"
+    )]
     Done,
     /// Nothing to do.
     #[error("the claim is {0} already")]
@@ -67,18 +72,22 @@ pub fn act(claim: &Claim, act: &Act, policy: &Policy, now: Now, boot: Boot) -> R
             }
             if let State::None { due } = claim.state
                 && !claim.dismissed
-                && claim.parked.is_none()
+                && matches!(claim.parked, None | Some(Parked::NeedsReplay))
                 && (due.is_some() || !run_now || !claim.flow)
             {
                 return Err(Refusal::Nothing(if due.is_some() { "waiting to run" } else { word }));
             }
             confirmed(claim, confirm_holder.as_deref(), now, boot)?;
             let due = (*run_now && claim.flow).then_some(now.wall);
-            Ok(claim.clone().reopened(due, now))
+            let mut reset = claim.clone().reopened(due, now);
+            // Nobody calls a no-code tool back by itself: until its run is replayed there, the effect is missing.
+            reset.parked = (!claim.flow).then_some(Parked::NeedsReplay);
+            Ok(reset)
         }
         Act::MarkError { note } => {
             let mut marked = claim.clone().reopened(None, now);
-            marked.state = State::Error { at: now.wall, due: None, cause: ErrorCause::Marked, note: cut(note) };
+            marked.state =
+                State::Error { at: now.wall, due: None, cause: ErrorCause::Marked, note: cut(note) };
             marked.progress = claim.progress;
             Ok(marked)
         }
@@ -86,6 +95,7 @@ pub fn act(claim: &Claim, act: &Act, policy: &Policy, now: Now, boot: Boot) -> R
             State::Error { .. } => {
                 let mut done = claim.clone();
                 done.generation += 1;
+                done.parked = None;
                 done.state = State::Done { at: now.wall, retain_until: now.wall.after(policy.retention()) };
                 Ok(done)
             }
@@ -108,11 +118,11 @@ fn confirmed(claim: &Claim, confirm: Option<&str>, now: Now, boot: Boot) -> Resu
     Err(Refusal::LiveHolder { holder, attempt: claim.attempt })
 }
 
-/// An orphan counts as alive until it is resumed: the runner is about to take it up.
+/// An orphan of an earlier boot is certainly dead.
 fn is_alive(lease: &Lease, now: Now, boot: Boot) -> bool {
     match lease.liveness(now, boot) {
-        Liveness::Fresh { .. } | Liveness::Orphaned => true,
-        Liveness::Stale => false,
+        Liveness::Fresh { .. } => true,
+        Liveness::Orphaned | Liveness::Stale => false,
     }
 }
 
@@ -123,8 +133,14 @@ fn dismiss(claim: &Claim, now: Now, boot: Boot) -> Result<Claim, Refusal> {
     match &claim.state {
         State::Done { .. } if looked_at == *claim => return Err(Refusal::Nothing("done")),
         State::Done { .. } => return Ok(looked_at),
-        State::Processing(_) => confirmed(claim, None, now, boot)?,
-        State::None { .. } | State::Error { .. } if claim.dismissed => return Err(Refusal::Nothing("dismissed")),
+        State::Processing(lease) if is_alive(lease, now, boot) => {
+            return Err(Refusal::Busy(claim.holder_name().unwrap_or_default()));
+        }
+        State::Processing(_) => {}
+        State::None { .. } | State::Error { .. } if claim.dismissed && looked_at == *claim => {
+            return Err(Refusal::Nothing("dismissed"));
+        }
+        State::None { .. } | State::Error { .. } if claim.dismissed => return Ok(looked_at),
         State::None { .. } | State::Error { .. } => {}
     }
     let mut dismissed = looked_at.reopened(None, now);

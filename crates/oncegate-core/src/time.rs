@@ -64,7 +64,9 @@ impl Timestamp {
     /// # Errors
     /// The text is not one, or has no zone: a time without a zone names no instant (DESIGN §4).
     pub fn parse_rfc3339(text: &str) -> Result<Self, String> {
-        text.parse::<jiff::Timestamp>().map(|t| Self::from_millis(t.as_millisecond())).map_err(|e| e.to_string())
+        text.parse::<jiff::Timestamp>()
+            .map(|t| Self::from_millis(t.as_millisecond()))
+            .map_err(|e| e.to_string())
     }
 }
 

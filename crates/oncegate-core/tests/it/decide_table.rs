@@ -101,7 +101,7 @@ impl Row {
         !held && !done && !self.is_forgotten()
     }
 
-    /// A key of which nothing is remembered but perhaps a hash; the end of retention is not the reaper's to say.
+    /// Nothing is remembered but perhaps a hash. Retention ends on time, not when the reaper comes by.
     fn is_forgotten(self) -> bool {
         matches!(self, Row::Absent | Row::Pruned | Row::DonePastRetention)
     }
@@ -301,10 +301,8 @@ fn violations(c: &Cell, facts: &Facts, request: &Request, verdict: &Verdict) -> 
     let new_attempt = matches!(got, Expected::Run(reason) if reason != RunReason::SameRun);
 
     must(after.attempt == before.attempt + u32::from(new_attempt), "one attempt more exactly on a run");
-    must(
-        (after.fence() != before.fence()) == (new_attempt || reopened),
-        "runs and resets void the token, nothing else",
-    );
+    let is_voided = after.fence() != before.fence();
+    must(is_voided == (new_attempt || reopened), "runs and resets void the token, nothing else");
     must(after.generation >= before.generation, "the generation never falls");
     let (r, s, z) = if reopened || facts.claim.is_none() { (0, 0, 0) } else { c.used };
     let spent = match got {
@@ -329,7 +327,7 @@ fn violations(c: &Cell, facts: &Facts, request: &Request, verdict: &Verdict) -> 
         Some(NeedsReview) => {
             must(
                 matches!(after.state, State::Error { due: None, .. }),
-                "needs_review is an error without due time",
+                "needs_review is never due by itself",
             );
         }
         _ => {}
@@ -341,7 +339,7 @@ fn violations(c: &Cell, facts: &Facts, request: &Request, verdict: &Verdict) -> 
         must(after.record == before.record, "a live claim gets a record through line 10 only");
     }
 
-    // A correction is a reset, and a reset keeps what it does not replace; the end of retention keeps nothing.
+    // A correction is a reset and keeps what it does not replace; the end of retention keeps nothing.
     let goes_on = !matches!(known(c), Err(_) | Ok(RunReason::SameRun));
     if goes_on && changes.claim.is_some() && (new_attempt || !is_live(before)) {
         let kept = Some(before).filter(|_| c.row != Row::DonePastRetention);
@@ -372,10 +370,7 @@ fn violations(c: &Cell, facts: &Facts, request: &Request, verdict: &Verdict) -> 
         }
         (State::Processing(l), Expected::Run(_), _) => {
             let new = lease(l.holder.clone(), NOW.wall, NOW.lease);
-            must(
-                *l == new && !(c.at_claim && by_caller),
-                "a run starts a new lease, unless it is done at claim",
-            );
+            must(*l == new && !(c.at_claim && by_caller), "a run has a new lease, or is done at claim");
             must(matches!(l.holder, Holder::Caller { .. }) == by_caller, "the asker holds it");
         }
         (State::Done { .. }, Expected::Run(_), _) => {
@@ -442,8 +437,8 @@ fn check_all(what: &str, cell: impl Fn(&mut Digits) -> Cell) {
     tally.finish(what);
 }
 
-/// Lines 1 to 6: what is known about the key. Everything that they read is crossed; what only lines 7 to 11 read
-/// stands at its two ends, a free road and a wholly blocked one, because it must not matter here.
+/// Lines 1 to 6: what is known about the key. Everything that they read is crossed; what only lines 7 to 11
+/// read stands at its two ends, a free road and a wholly blocked one, because it must not matter here.
 #[test]
 fn what_is_known_about_the_key() {
     let mut blocked = Cell { hold: Some(Hold::Paused), flag: FlagSeen::BusyElsewhere, ..PLAIN };
@@ -475,8 +470,8 @@ fn is_tried(row: Row) -> bool {
     }
 }
 
-/// Lines 7 to 11: what may start now. Everything that they read is crossed, for every row and the payloads that
-/// lead past line 1 and into it; counters stand at none and one of each.
+/// Lines 7 to 11: what may start now. Everything that they read is crossed, for every row and the payloads
+/// that lead past line 1 and into it; counters stand at none and one of each.
 #[test]
 fn what_may_start_now() {
     let differs = Cell { payload: Payload::Differs, ..PLAIN };

@@ -1,5 +1,5 @@
-//! Every state × every finish call × current and older tokens (DESIGN §3, "Finishing" and "Retries"); and the
-//! rows that this table, the table of `decide` and the table of resets are made of.
+//! Every state × every finish call × current and older tokens (DESIGN §3, "Finishing" and "Retries").
+//! Here are also the rows that this table, the table of `decide` and the table of resets are made of.
 
 use std::time::Duration;
 
@@ -198,7 +198,7 @@ fn calls() -> Vec<Call> {
     let note = || "503".to_owned();
     let waits = [60, 3_600, 86_400].map(Duration::from_secs);
     let retryable = |retry_after| Call::Error { failure: Failed::Retryable { retry_after }, note: note() };
-    let mut calls = vec![Call::Done, Call::Heartbeat, Call::HandBack, retryable(None)];
+    let mut calls = vec![Call::Done, Call::Heartbeat, Call::HandBack, Call::HandOver, retryable(None)];
     calls.extend(waits.map(|wait| retryable(Some(wait))));
     calls.extend(waits.map(|wait| Call::Defer { until: NOW.wall.after(wait), note: note() }));
     calls.extend([Failed::Final, Failed::Unknown].map(|failure| Call::Error { failure, note: note() }));
@@ -236,6 +236,11 @@ fn check_effect(before: &Claim, call: &Call, jitter: Jitter, after: &Claim, cell
                 lease.heard_from && lease.expires() >= NOW.lease.after(TTL),
                 "the lease restarts: {cell}"
             );
+        }
+        // The target calls back; a wait that our runner would end by itself is over.
+        (Call::HandOver, State::Processing(lease)) => {
+            assert_eq!((&lease.holder, lease.deferred_until), (&caller(None), None), "{cell}");
+            assert!(lease.expires() >= NOW.lease.after(TTL), "the lease restarts: {cell}");
         }
         (Call::HandBack, State::Error { due, cause: ErrorCause::Shutdown, .. }) => {
             assert_eq!(*due, Some(NOW.wall), "due at once: {cell}");
@@ -343,8 +348,8 @@ fn every_finish_call_in_every_state() {
     println!("finish: {cells} cells");
 }
 
-/// Deferred is "waiting by itself, not a person's business until the SLA": neither a pause nor a busy record on
-/// top of the wait may make it look as if its holder had gone silent.
+/// Deferred is "waiting by itself, not a person's business until the SLA": neither a pause nor a busy record
+/// on top of the wait may make it look as if its holder had gone silent.
 #[test]
 fn a_deferred_claim_that_is_held_back_does_not_go_stale() {
     let row = Row::Deferred { due: true, earlier_boot: false };
