@@ -72,7 +72,7 @@ pub fn act(claim: &Claim, act: &Act, policy: &Policy, now: Now, boot: Boot) -> R
             }
             if let State::None { due } = claim.state
                 && !claim.dismissed
-                && matches!(claim.parked, None | Some(Parked::NeedsReplay))
+                && claim.parked.is_none()
                 && (due.is_some() || !run_now || !claim.flow)
             {
                 return Err(Refusal::Nothing(if due.is_some() { "waiting to run" } else { word }));

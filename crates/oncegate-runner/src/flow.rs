@@ -107,3 +107,11 @@ pub enum Repeat {
 
 /// How long receivers are believed to remember a key unless stated: the shortest that is common.
 pub const KEY_WINDOW: Duration = Duration::from_secs(24 * 3600);
+
+/// Renders one template, as the steps do; for what is rendered at the door, e.g. a record's name.
+///
+/// # Errors
+/// A sentence that names the place and the variable.
+pub fn render_text(place: &str, template: &str, world: &Value) -> Result<String, String> {
+    crate::render::text(place, template, world).map_err(|e| e.to_string())
+}

@@ -7,9 +7,11 @@ use std::time::Duration;
 use oncegate_core::claim::Claim;
 use oncegate_core::decide::{Decision, StopReason};
 use oncegate_core::finish::Answer;
-use oncegate_core::key::ClaimId;
+use oncegate_core::key::{AutomationName, ClaimId};
 use oncegate_core::reset::{Act, Refusal};
-use oncegate_store::api::{ActCall, Acted, AdmitCall, Admitted, ClaimCall, ClaimView, Claimed, FinishCall, Store};
+use oncegate_store::api::{
+    ActCall, Acted, AdmitCall, Admitted, ClaimCall, ClaimView, Claimed, FinishCall, Store, Workspace,
+};
 use oncegate_store::clock::Clock;
 use oncegate_store::{StoreError, failpoint};
 use tokio::sync::Notify;
@@ -107,7 +109,8 @@ impl Gatekeeper {
         rung.as_mut().enable();
         // It may have finished between the decision and the bell.
         let now = self.store.show(claimed.id).await?;
-        if *reason == StopReason::InProgress && now.map(|v| v.claim.fence()) != view.map(|v| v.claim.fence()) {
+        if *reason == StopReason::InProgress && now.map(|v| v.claim.fence()) != view.map(|v| v.claim.fence())
+        {
             return Ok(true);
         }
         // A missed ring of a record costs at most this long.
@@ -177,6 +180,23 @@ impl Gatekeeper {
         failpoint::hit("admit.acknowledging");
         self.work.notify_one();
         Ok(admitted)
+    }
+
+    /// Pauses or resumes an automation; what waits starts at once when it is resumed.
+    ///
+    /// # Errors
+    /// The store's; nothing was written.
+    pub async fn set_paused(
+        &self,
+        workspace: Workspace,
+        automation: AutomationName,
+        paused: bool,
+        reason: String,
+        actor: String,
+    ) -> Result<bool, StoreError> {
+        let changed = self.store.set_paused(workspace, automation, paused, reason, actor).await?;
+        self.work.notify_one();
+        Ok(changed)
     }
 
     /// A claim left `processing`, or came due: those who wait for it or its record look again.

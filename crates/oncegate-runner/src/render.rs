@@ -30,7 +30,9 @@ pub(crate) fn json(place: &str, template: &Value, world: &Value) -> Result<Value
                 if value.is_undefined() {
                     return Err(RenderError {
                         place: place.to_owned(),
-                        message: format!("`{expression}` is undefined; check its spelling against the payload"),
+                        message: format!(
+                            "`{expression}` is undefined; check its spelling against the payload"
+                        ),
                     });
                 }
                 serde_json::to_value(&value)

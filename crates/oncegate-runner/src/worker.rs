@@ -89,7 +89,8 @@ impl Worker {
             actor: ACTOR.into(),
         };
         let Some(claimed) = store.claim(call).await? else { return Ok(Ended::Moved) };
-        let (Decision::Run(_), Some(token), Some(view)) = (&claimed.decision, claimed.token, claimed.view) else {
+        let (Decision::Run(_), Some(token), Some(view)) = (&claimed.decision, claimed.token, claimed.view)
+        else {
             return Ok(Ended::NotNow);
         };
         let ttl = match &view.claim.state {
@@ -173,10 +174,17 @@ impl Worker {
 
     /// An unknown outcome of a step that may not be repeated goes to a person (DESIGN §6). A reset is a person's word
     /// that it may run again, so what lies before the last one does not count.
-    fn must_not_repeat(&self, attempt: &Attempt, step: &Step, number: usize, sent: &[&StepCall]) -> Option<Call> {
-        let unknown = sent
-            .iter()
-            .any(|c| c.resets == attempt.claim.resets && matches!(c.outcome, StepOutcome::Unknown | StepOutcome::InFlight));
+    fn must_not_repeat(
+        &self,
+        attempt: &Attempt,
+        step: &Step,
+        number: usize,
+        sent: &[&StepCall],
+    ) -> Option<Call> {
+        let unknown = sent.iter().any(|c| {
+            c.resets == attempt.claim.resets
+                && matches!(c.outcome, StepOutcome::Unknown | StepOutcome::InFlight)
+        });
         if !unknown {
             return None;
         }
@@ -341,12 +349,18 @@ fn http_request(
         Body::Empty => {}
         Body::Json(template) => with_json(&mut request, &render::json("json", template, world)?),
         Body::Text(template) => request.body = Some(render::text("body", template, world)?.into_bytes()),
-        Body::Payload => request.body = Some(work.payload.as_ref().map(|p| p.body.clone()).unwrap_or_default()),
+        Body::Payload => {
+            request.body = Some(work.payload.as_ref().map(|p| p.body.clone()).unwrap_or_default())
+        }
     }
     Ok(request)
 }
 
-fn forward_request(forward: &ForwardStep, world: &Value, key: String) -> Result<OutgoingRequest, RenderError> {
+fn forward_request(
+    forward: &ForwardStep,
+    world: &Value,
+    key: String,
+) -> Result<OutgoingRequest, RenderError> {
     let url = render::text("url", &forward.url, world)?;
     let mut request = OutgoingRequest::new(http::Method::POST, url, key);
     let json = match &forward.json {
@@ -366,10 +380,12 @@ fn with_json(request: &mut OutgoingRequest, json: &Value) {
 
 /// What templates see: `payload`, `idempotency_key`, `automation`, `attempt`, `steps.<name>`, `oncegate.done_url` …
 fn world(work: &Work, flow: &Flow, calls: &[StepCall], worker: &Worker, attempt: &Attempt) -> Value {
-    let payload: Value = work.payload.as_ref().and_then(|p| serde_json::from_str(&p.json).ok()).unwrap_or_default();
+    let payload: Value =
+        work.payload.as_ref().and_then(|p| serde_json::from_str(&p.json).ok()).unwrap_or_default();
     let mut steps = Map::new();
     for step in &flow.steps {
-        let succeeded = calls.iter().rev().find(|c| c.step == step.name && c.outcome == StepOutcome::Succeeded);
+        let succeeded =
+            calls.iter().rev().find(|c| c.step == step.name && c.outcome == StepOutcome::Succeeded);
         if let Some(call) = succeeded {
             let body = call.answer.clone().unwrap_or_default();
             let json: Value = serde_json::from_slice(&body).unwrap_or_default();
@@ -463,6 +479,13 @@ impl Drop for Held<'_> {
 
 /// Hands an attempt back at shutdown: due at once, no retry spent.
 pub(crate) async fn hand_back(store: &dyn Store, id: ClaimId, fence: Fence) -> Result<(), StoreError> {
-    let call = FinishCall { id, fence, call: Call::HandBack, jitter: entropy::jitter(), result: None, actor: ACTOR.into() };
+    let call = FinishCall {
+        id,
+        fence,
+        call: Call::HandBack,
+        jitter: entropy::jitter(),
+        result: None,
+        actor: ACTOR.into(),
+    };
     store.finish(call).await.map(|_| ())
 }

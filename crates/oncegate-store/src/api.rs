@@ -481,12 +481,21 @@ pub trait Store: Send + Sync {
     /// How many stand in each inbox list.
     async fn counts(&self, workspace: Workspace) -> Result<Vec<(InboxList, u64)>, StoreError>;
     /// Deliveries that wait for a person (`rejected`, `unverified`), newest first, without bodies.
-    async fn rejected(&self, workspace: Workspace, before: Option<i64>, limit: u32)
-    -> Result<Page<DeliveryRow>, StoreError>;
+    async fn rejected(
+        &self,
+        workspace: Workspace,
+        before: Option<i64>,
+        limit: u32,
+    ) -> Result<Page<DeliveryRow>, StoreError>;
     /// One delivery, with its body.
     async fn delivery(&self, workspace: Workspace, id: i64) -> Result<Option<DeliveryRow>, StoreError>;
     /// What people did, newest first.
-    async fn audit(&self, workspace: Workspace, before: Option<i64>, limit: u32) -> Result<Page<AuditRow>, StoreError>;
+    async fn audit(
+        &self,
+        workspace: Workspace,
+        before: Option<i64>,
+        limit: u32,
+    ) -> Result<Page<AuditRow>, StoreError>;
 
     /// Work that is due or lost its holder, oldest first, not of paused automations.
     async fn due(&self, limit: u32) -> Result<Vec<Due>, StoreError>;

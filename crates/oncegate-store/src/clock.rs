@@ -145,7 +145,11 @@ mod tests {
         assert_eq!(lease.now(clock.read()).lease, LeaseInstant(11_000));
         assert_eq!(lease.tick(clock.read()), LeaseInstant(11_000));
         clock.advance(Duration::from_secs(3_600));
-        assert_eq!(lease.now(clock.read()).lease, LeaseInstant(21_000), "an hour without a tick counts as 10 s");
+        assert_eq!(
+            lease.now(clock.read()).lease,
+            LeaseInstant(21_000),
+            "an hour without a tick counts as 10 s"
+        );
         lease.tick(clock.read());
         clock.set_wall(Timestamp::from_secs(-86_400));
         assert_eq!(lease.now(clock.read()).lease, LeaseInstant(21_000));

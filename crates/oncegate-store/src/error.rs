@@ -15,7 +15,9 @@ pub enum StoreError {
     #[error("the store is busy: too many calls are waiting; try again in a moment")]
     Busy,
     /// Another process uses the data directory.
-    #[error("{path} is in use by another oncegate process; stop that one, or choose another --data directory")]
+    #[error(
+        "{path} is in use by another oncegate process; stop that one, or choose another --data directory"
+    )]
     Locked {
         /// The directory.
         path: PathBuf,

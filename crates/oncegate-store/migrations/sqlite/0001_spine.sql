@@ -134,6 +134,9 @@ CREATE TABLE history (
 CREATE INDEX history_by_claim ON history (claim_row, id);
 CREATE TRIGGER history_is_not_rewritten BEFORE UPDATE ON history
 BEGIN SELECT RAISE(ABORT, 'history is append-only'); END;
+-- It goes only with its claim, when retention ends.
+CREATE TRIGGER history_is_not_erased BEFORE DELETE ON history WHEN EXISTS (SELECT 1 FROM claims WHERE id = OLD.claim_row)
+BEGIN SELECT RAISE(ABORT, 'history is append-only'); END;
 
 -- One row per call that a step sends, written before it is sent.
 CREATE TABLE step_calls (

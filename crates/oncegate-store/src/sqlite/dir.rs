@@ -30,17 +30,17 @@ impl DataDir {
             return Err(StoreError::Ephemeral { path: path.to_owned(), kind });
         }
         let lock_path = path.join("oncegate.lock");
-        let lock = File::options()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .open(&lock_path)
-            .map_err(|e| at(&lock_path, &e))?;
+        let lock = private_file(&lock_path).map_err(|e| at(&lock_path, &e))?;
         match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Self { path: path.to_owned(), _lock: lock }),
-            Err(rustix::io::Errno::WOULDBLOCK) => Err(StoreError::Locked { path: path.to_owned() }),
-            Err(e) => Err(at(&lock_path, &e)),
+            Ok(()) => {}
+            Err(rustix::io::Errno::WOULDBLOCK) => return Err(StoreError::Locked { path: path.to_owned() }),
+            Err(e) => return Err(at(&lock_path, &e)),
         }
+        let dir = Self { path: path.to_owned(), _lock: lock };
+        // SQLite gives its log the permissions of the file.
+        let database = dir.database();
+        private_file(&database).map_err(|e| at(&database, &e))?;
+        Ok(dir)
     }
 
     pub(super) fn database(&self) -> PathBuf {
@@ -52,6 +52,12 @@ impl DataDir {
 fn make_private(path: &Path) -> std::io::Result<()> {
     use std::os::unix::fs::DirBuilderExt;
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
+
+/// Opens, or makes, a file that only its owner may read, whatever the directory allows (it may be a mounted volume).
+fn private_file(path: &Path) -> std::io::Result<File> {
+    use std::os::unix::fs::OpenOptionsExt;
+    File::options().create(true).truncate(false).write(true).mode(0o600).open(path)
 }
 
 fn volatile(path: &Path) -> rustix::io::Result<Option<&'static str>> {

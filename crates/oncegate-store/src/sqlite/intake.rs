@@ -25,14 +25,21 @@ impl Context<'_> {
         if let Some(released) = call.releases {
             let settled = self.db.execute(
                 "UPDATE deliveries SET verdict = 'released', settled_at = ?2 \
-                 WHERE id = ?1 AND verdict IN ('rejected', 'unverified')",
-                params![released, self.now.wall.as_millis()],
+                 WHERE id = ?1 AND workspace_id = ?3 AND verdict IN ('rejected', 'unverified')",
+                params![released, self.now.wall.as_millis(), call.workspace.0],
             )?;
             // Two people pressed at once: the second releases nothing.
             if settled == 0 {
                 return Ok(Vec::new());
             }
-            self.audit(call.workspace, &call.actor, "release", &format!("delivery {released}"), "released", None)?;
+            self.audit(
+                call.workspace,
+                &call.actor,
+                "release",
+                &format!("delivery {released}"),
+                "released",
+                None,
+            )?;
         }
         call.events.iter().map(|event| self.admit_event(call, event)).collect()
     }
@@ -158,6 +165,7 @@ pub(super) fn rejected(
     before: Option<i64>,
     limit: u32,
 ) -> Result<Page<DeliveryRow>, StoreError> {
+    let limit = limit.clamp(1, limits::PAGE_ROWS_MAX);
     let sql = format!(
         "{} WHERE verdict IN ('rejected', 'unverified') AND workspace_id = ?1 AND id < ?2 ORDER BY id DESC LIMIT ?3",
         SELECT.replace("headers, body", "NULL AS headers, NULL AS body")
@@ -172,7 +180,11 @@ pub(super) fn rejected(
 }
 
 /// One delivery with its body.
-pub(super) fn delivery(db: &Connection, workspace: Workspace, id: i64) -> Result<Option<DeliveryRow>, StoreError> {
+pub(super) fn delivery(
+    db: &Connection,
+    workspace: Workspace,
+    id: i64,
+) -> Result<Option<DeliveryRow>, StoreError> {
     let mut statement = db.prepare_cached(&format!("{SELECT} WHERE workspace_id = ?1 AND id = ?2"))?;
     statement.query_row(params![workspace.0, id], |r| Ok(read(r))).optional()?.transpose()
 }

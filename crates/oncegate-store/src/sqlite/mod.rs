@@ -13,4 +13,4 @@ mod store;
 mod transition;
 mod writer;
 
-pub use store::{Options, SqliteStore};
+pub use store::{Options, Settings, SqliteStore};

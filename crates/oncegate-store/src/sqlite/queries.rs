@@ -14,27 +14,23 @@ use crate::StoreError;
 use crate::api::{AuditRow, ClaimView, Due, Filter, HistoryRow, Page, Payload, Work, Workspace};
 
 /// The list a row stands in, in SQL: the same answer as [`oncegate_core::inbox::list_of`], which the conformance
-/// suite compares on random rows. `?2` is the lease clock, `?3` the wall clock past which a start is a clock problem,
-/// `?4` this boot.
+/// suite compares on random rows. `?2` is the lease clock, `?3` the wall clock past which a start is a clock problem.
 const LIST_OF: &str = "CASE \
-    WHEN c.dismissed THEN NULL \
-    WHEN c.processing_state = 'processing' AND (c.processing_started_at > ?3 OR (c.lease_expires <= ?2 \
-        AND NOT (c.holder = 'runner' AND c.boot < ?4 AND c.due_at IS NULL))) THEN 'stuck' \
+    WHEN c.processing_state = 'processing' AND (c.processing_started_at > ?3 OR c.lease_expires <= ?2) THEN 'stuck' \
     WHEN c.processing_state = 'error' THEN 'error' \
     WHEN c.mismatch_at IS NOT NULL THEN 'mismatch' \
-    WHEN c.parked IS NOT NULL THEN 'parked' \
+    WHEN c.parked IS NOT NULL AND NOT c.dismissed THEN 'parked' \
     WHEN c.late_at IS NOT NULL THEN 'late' END";
 
 /// Rows that can be in any list at all; each arm has an index.
 const CANDIDATES: &str = "(c.processing_state = 'processing' OR c.processing_state = 'error' \
     OR c.mismatch_at IS NOT NULL OR c.late_at IS NOT NULL OR c.parked IS NOT NULL)";
 
-fn clock_params(workspace: Workspace, now: Now, boot: Boot) -> [Value; 4] {
+fn clock_params(workspace: Workspace, now: Now) -> [Value; 3] {
     [
         workspace.0.into(),
         now.lease.0.into(),
         (now.wall.as_millis().saturating_add(millis(limits::CLOCK_SLACK))).into(),
-        i64::try_from(boot.0).unwrap_or(i64::MAX).into(),
     ]
 }
 
@@ -46,8 +42,11 @@ pub(super) fn list(
     boot: Boot,
 ) -> Result<Page<ClaimView>, StoreError> {
     let limit = filter.limit.clamp(1, limits::PAGE_ROWS_MAX);
-    let mut sql = format!("{} WHERE c.workspace_id = ?1 AND ?2 IS NOT NULL AND ?3 IS NOT NULL AND ?4 IS NOT NULL", row::SELECT);
-    let mut values: Vec<Value> = clock_params(workspace, now, boot).into();
+    let mut sql = format!(
+        "{} WHERE c.workspace_id = ?1 AND ?2 IS NOT NULL AND ?3 IS NOT NULL",
+        row::SELECT
+    );
+    let mut values: Vec<Value> = clock_params(workspace, now).into();
     let mut push = |sql: &mut String, condition: &str, value: Value| {
         values.push(value);
         sql.push_str(&condition.replace('@', &format!("?{}", values.len())));
@@ -64,26 +63,30 @@ pub(super) fn list(
     push(&mut sql, " AND c.id < @", filter.before.unwrap_or(i64::MAX).into());
     push(&mut sql, " ORDER BY c.id DESC LIMIT @", i64::from(limit).into());
     let mut statement = db.prepare_cached(&sql)?;
-    let rows = statement
-        .query_map(params_from_iter(values), |r| Ok(row::read(r)))?
-        .map(|r| r?.map(|stored| judged(stored, now, boot)))
-        .collect::<Result<Vec<_>, StoreError>>()?;
-    let next = rows.last().filter(|_| rows.len() == limit as usize).map(|v| v.row);
-    Ok(Page { rows, next })
+    let mut found = statement.query(params_from_iter(values))?;
+    let (mut rows, mut seen, mut last) = (Vec::new(), 0, None);
+    while let Some(r) = found.next()? {
+        (seen, last) = (seen + 1, Some(r.get("id")?));
+        match row::read(r) {
+            Ok(stored) => rows.push(judged(stored, now, boot)),
+            // One bad row never stops a list; the counts still have it.
+            Err(error) => tracing::error!(%error, "a claim is left out of a list"),
+        }
+    }
+    Ok(Page { rows, next: last.filter(|_| seen == limit) })
 }
 
 pub(super) fn counts(
     db: &Connection,
     workspace: Workspace,
     now: Now,
-    boot: Boot,
 ) -> Result<Vec<(InboxList, u64)>, StoreError> {
     let sql = format!(
         "SELECT {LIST_OF} AS list, count(*) FROM claims c WHERE c.workspace_id = ?1 AND {CANDIDATES} GROUP BY list"
     );
     let mut found = vec![];
     let mut statement = db.prepare_cached(&sql)?;
-    let mut rows = statement.query(params_from_iter(clock_params(workspace, now, boot)))?;
+    let mut rows = statement.query(params_from_iter(clock_params(workspace, now)))?;
     while let Some(r) = rows.next()? {
         if let Some(list) = r.get::<_, Option<String>>(0)?.as_deref().and_then(InboxList::parse) {
             found.push((list, r.get::<_, i64>(1)?));

@@ -12,12 +12,25 @@ use crate::StoreError;
 pub(super) struct Readers {
     idle: Arc<Mutex<Vec<Connection>>>,
     free: Arc<Semaphore>,
+    count: u32,
 }
 
 impl Readers {
-    pub(super) fn open(path: &Path, count: usize) -> Result<Self, StoreError> {
+    pub(super) fn open(path: &Path, count: u32) -> Result<Self, StoreError> {
         let connections = (0..count).map(|_| connect(path)).collect::<Result<Vec<_>, _>>()?;
-        Ok(Self { idle: Arc::new(Mutex::new(connections)), free: Arc::new(Semaphore::new(count)) })
+        Ok(Self {
+            idle: Arc::new(Mutex::new(connections)),
+            free: Arc::new(Semaphore::new(count as usize)),
+            count,
+        })
+    }
+
+    /// Waits for the queries that run and ends the rest.
+    pub(super) async fn close(&self) {
+        // Fair: who asked before this still reads. An error means that it is closed already.
+        let _all = self.free.acquire_many(self.count).await;
+        self.free.close();
+        self.idle.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clear();
     }
 
     /// Runs a query on a thread that may block.

@@ -43,10 +43,10 @@ pub(super) fn read(r: &Row<'_>) -> Result<Stored, StoreError> {
     let id: [u8; 16] = r.get("claim_id")?;
     let id = ClaimId(id);
     let label = id.to_string();
-    let opt_ts = |name: &str| -> Result<Option<Timestamp>, StoreError> {
-        Ok(r.get::<_, Option<i64>>(name)?.map(ts))
-    };
-    let need = |name: &str| -> Result<Timestamp, StoreError> { opt_ts(name)?.ok_or_else(|| bad(name, &label)) };
+    let opt_ts =
+        |name: &str| -> Result<Option<Timestamp>, StoreError> { Ok(r.get::<_, Option<i64>>(name)?.map(ts)) };
+    let need =
+        |name: &str| -> Result<Timestamp, StoreError> { opt_ts(name)?.ok_or_else(|| bad(name, &label)) };
     let word: String = r.get("processing_state")?;
     let due = opt_ts("due_at")?;
     let record_hash: Option<Vec<u8>> = r.get("record_hash")?;
@@ -57,7 +57,9 @@ pub(super) fn read(r: &Row<'_>) -> Result<Stored, StoreError> {
             let run_id = text(r, "run_id", |t| RunId::try_from(t).ok(), &label)?;
             let holder = match r.get::<_, String>("holder")?.as_str() {
                 "caller" => Holder::Caller { run_id },
-                _ => Holder::Runner { boot: Boot(u64::try_from(r.get::<_, i64>("boot")?).unwrap_or_default()) },
+                _ => {
+                    Holder::Runner { boot: Boot(u64::try_from(r.get::<_, i64>("boot")?).unwrap_or_default()) }
+                }
             };
             let ttl = Duration::from_millis(u64::try_from(r.get::<_, i64>("lease_ttl")?).unwrap_or_default());
             State::Processing(Lease {
@@ -211,10 +213,12 @@ pub(super) fn update(
          record_hash = :record_hash, retries_used = :retries, stale_retries_used = :stale_retries, \
          resumes_used = :resumes, step_succeeded = :succeeded, step_unknown = :unknown, flow = :flow, \
          dismissed = :dismissed, opened_at = :opened, due_at = :due, holder = :holder, boot = :boot, \
-         run_id = COALESCE(:run_id, run_id), run_url = COALESCE(:run_url, run_url), \
+         run_id = CASE WHEN :state = 'processing' THEN :run_id ELSE run_id END, \
+         run_url = COALESCE(:run_url, run_url), \
          processing_started_at = :started, lease_renewed = :renewed, lease_ttl = :ttl, lease_expires = :expires, \
          same_runs = :same_runs, heard_from = :heard, done_at = :done_at, retain_until = :retain, \
-         result = CASE WHEN :state = 'done' THEN COALESCE(result, :result) ELSE NULL END, \
+         result = CASE WHEN :state <> 'done' THEN NULL \
+         WHEN processing_state = 'done' AND attempt = :attempt THEN result ELSE :result END, \
          error_at = :error_at, error_cause = :cause, note = :note, parked = :parked, mismatch_at = :mismatch, \
          late_at = :late, updated_at = :now \
          WHERE id = :row AND version = :version AND workspace_id = :workspace",
@@ -228,7 +232,11 @@ pub(super) fn update(
     }
 }
 
-fn bind(statement: &mut CachedStatement<'_>, name: &str, value: &dyn rusqlite::ToSql) -> Result<(), StoreError> {
+fn bind(
+    statement: &mut CachedStatement<'_>,
+    name: &str,
+    value: &dyn rusqlite::ToSql,
+) -> Result<(), StoreError> {
     let at = statement
         .parameter_index(name)?
         .ok_or_else(|| StoreError::Inconsistent(format!("a statement lacks the parameter {name}")))?;
@@ -253,7 +261,9 @@ fn bind_claim(
         State::None { .. } | State::Processing(_) | State::Error { .. } => (None, None),
     };
     let (error_at, cause, note) = match &claim.state {
-        State::Error { at, cause, note, .. } => (Some(at.as_millis()), Some(cause.as_str()), Some(note.as_str())),
+        State::Error { at, cause, note, .. } => {
+            (Some(at.as_millis()), Some(cause.as_str()), Some(note.as_str()))
+        }
         State::None { .. } | State::Processing(_) | State::Done { .. } => (None, None, None),
     };
     let due = match &claim.state {

@@ -37,7 +37,8 @@ impl Context<'_> {
     pub(super) fn end_step(&self, end: &StepEnd) -> Result<bool, StoreError> {
         let Some(stored) = row::load(self.db, end.id)? else { return Ok(false) };
         // A late answer replaces "unknown" by what is known; a row that ended is not changed.
-        self.db
+        let learnt = self
+            .db
             .prepare_cached(
                 "UPDATE step_calls SET outcome = ?3, status = ?4, answer = ?5, note = ?6, finished_at = ?7 \
                  WHERE id = ?1 AND claim_row = ?2 AND outcome IN ('in_flight', 'unknown')",
@@ -51,21 +52,25 @@ impl Context<'_> {
                 end.note,
                 self.now.wall.as_millis(),
             ])?;
-        let mut claim = stored.view.claim.clone();
-        match end.outcome {
-            StepOutcome::Succeeded => {
-                claim.progress.succeeded = true;
-                claim.resumes_used = 0;
-            }
-            StepOutcome::Unknown => claim.progress.unknown = true,
-            StepOutcome::Failed | StepOutcome::InFlight => {}
-        }
         let holds = holds(&stored, end.fence);
+        if learnt == 0 {
+            return Ok(holds);
+        }
+        let mut claim = stored.view.claim.clone();
+        if end.outcome == StepOutcome::Succeeded {
+            claim.progress.succeeded = true;
+            claim.resumes_used = 0;
+        }
+        claim.progress.unknown = match end.outcome {
+            StepOutcome::Unknown => true,
+            _ => claim.progress.unknown && has_unknown(self.db, stored.row)?,
+        };
         if holds {
             self.restart_lease(&mut claim);
-        } else if end.outcome != StepOutcome::Failed {
+        } else if end.fence != claim.fence() && end.outcome != StepOutcome::Failed {
             claim.late_at = claim.late_at.or(Some(self.now.wall));
-            let note = format!("a step of attempt {} was answered after the claim was lost", end.fence.attempt);
+            let note =
+                format!("a step of attempt {} was answered after the claim was lost", end.fence.attempt);
             self.history(stored.row, "late", Some("step"), end.fence.attempt, "runner", Some(&note))?;
         }
         if claim != stored.view.claim {
@@ -95,6 +100,14 @@ pub(super) fn give_up_in_flight(db: &Connection, claim_row: i64, now: Now) -> Re
         )?
         .execute(params![claim_row, now.wall.as_millis()])?;
     Ok(given_up > 0)
+}
+
+fn has_unknown(db: &Connection, claim_row: i64) -> Result<bool, StoreError> {
+    Ok(db
+        .prepare_cached(
+            "SELECT EXISTS (SELECT 1 FROM step_calls WHERE claim_row = ?1 AND outcome = 'unknown')",
+        )?
+        .query_row([claim_row], |r| r.get(0))?)
 }
 
 /// The calls of a claim, oldest first.

@@ -38,6 +38,17 @@ pub struct Options {
     pub max_bytes: Option<u64>,
 }
 
+/// What a commit's durability rests on, as SQLite itself reports it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// `wal`.
+    pub journal_mode: String,
+    /// 2 is FULL: every commit is synced.
+    pub synchronous: i64,
+    /// Whether rows may refer to nothing.
+    pub foreign_keys: bool,
+}
+
 /// The embedded store.
 pub struct SqliteStore {
     shared: Arc<Shared>,
@@ -65,7 +76,7 @@ impl Shared {
 }
 
 /// Read-only connections; queries are short and a writer never blocks them.
-const READERS: usize = 2;
+const READERS: u32 = 2;
 
 impl SqliteStore {
     /// Opens, or makes, the store in `dir`.
@@ -94,7 +105,27 @@ impl SqliteStore {
         Ok(Self { shared: Arc::new(shared), writer: Arc::new(Writer::start(db)?), readers, _dir: dir })
     }
 
-    async fn transact<T, F>(&self, places: Option<(&'static str, &'static str)>, work: F) -> Result<T, StoreError>
+    /// What the writer's connection really runs with.
+    ///
+    /// # Errors
+    /// The store is closed.
+    pub async fn settings(&self) -> Result<Settings, StoreError> {
+        self.writer
+            .write(None, |db| {
+                Ok(Settings {
+                    journal_mode: db.pragma_query_value(None, "journal_mode", |r| r.get(0))?,
+                    synchronous: db.pragma_query_value(None, "synchronous", |r| r.get(0))?,
+                    foreign_keys: db.pragma_query_value(None, "foreign_keys", |r| r.get(0))?,
+                })
+            })
+            .await
+    }
+
+    async fn transact<T, F>(
+        &self,
+        places: Option<(&'static str, &'static str)>,
+        work: F,
+    ) -> Result<T, StoreError>
     where
         T: Send + 'static,
         F: Fn(&Context<'_>) -> Result<T, StoreError> + Send + 'static,
@@ -105,11 +136,13 @@ impl SqliteStore {
 }
 
 fn connect(path: &Path) -> Result<Connection, StoreError> {
-    let db = Connection::open(path).map_err(|e| StoreError::Path {
-        path: path.to_owned(),
-        message: e.to_string(),
-    })?;
-    db.pragma_update(None, "journal_mode", "WAL")?;
+    let at = |message: String| StoreError::Path { path: path.to_owned(), message };
+    let db = Connection::open(path).map_err(|e| at(e.to_string()))?;
+    // SQLite answers with the mode that it could set; a file system without shared memory cannot do WAL.
+    let mode: String = db.pragma_update_and_check(None, "journal_mode", "WAL", |r| r.get(0))?;
+    if mode != "wal" {
+        return Err(at(format!("the file system cannot do write-ahead logging (journal mode stays {mode})")));
+    }
     db.pragma_update(None, "synchronous", "FULL")?;
     db.pragma_update(None, "foreign_keys", true)?;
     // Checkpoints write whole pages in random order; fewer, larger ones cost less than many small ones.
@@ -216,7 +249,7 @@ impl Store for SqliteStore {
 
     async fn counts(&self, workspace: Workspace) -> Result<Vec<(InboxList, u64)>, StoreError> {
         let shared = Arc::clone(&self.shared);
-        self.readers.read(move |db| queries::counts(db, workspace, shared.now(), shared.boot)).await
+        self.readers.read(move |db| queries::counts(db, workspace, shared.now())).await
     }
 
     async fn rejected(
@@ -290,6 +323,10 @@ impl Store for SqliteStore {
     }
 
     async fn close(&self) {
+        // Live time since the last tick counts, though the next start would not know of it. Harmless if it fails.
+        let _ = self.tick().await;
+        // The writer's connection goes last: it is the one that may remove the log.
+        self.readers.close().await;
         self.writer.close().await;
     }
 }

@@ -49,8 +49,12 @@ impl Context<'_> {
             Target::Id(id) => {
                 let Some(stored) = row::load(self.db, *id)? else { return Ok(None) };
                 let (automation, key) = (stored.view.automation.clone(), stored.view.key.clone());
-                let place =
-                    Place { workspace: stored.workspace, automation_id: stored.automation_id, automation, key };
+                let place = Place {
+                    workspace: stored.workspace,
+                    automation_id: stored.automation_id,
+                    automation,
+                    key,
+                };
                 (*id, place, Some(stored))
             }
         };
@@ -82,11 +86,14 @@ impl Context<'_> {
             (None, None) => None,
         };
         if let Some(row) = row {
-            if let Some(payload) = &call.payload {
+            // The payload of a call that was stopped for its payload is not the one meant.
+            let mismatch = matches!(decision, Decision::Stop { reason: StopReason::PayloadMismatch, .. });
+            if let (false, Some(payload)) = (mismatch, &call.payload) {
                 let replace = changes.corrected || facts_replaced(&decision);
                 self.keep_payload(row, payload, replace)?;
             }
-            let attempt = changes.claim.as_ref().or(stored.as_ref().map(|s| &s.view.claim)).map_or(0, |c| c.attempt);
+            let attempt =
+                changes.claim.as_ref().or(stored.as_ref().map(|s| &s.view.claim)).map_or(0, |c| c.attempt);
             if changes.corrected {
                 self.history(row, "reset", Some("correction"), attempt, &call.actor, None)?;
             }
@@ -172,7 +179,7 @@ impl Context<'_> {
         };
         Ok(Facts {
             id,
-            run_id_is_constant: self.run_id_is_constant(call, claim.as_ref())?,
+            run_id_is_constant: self.run_id_is_constant(place.workspace, call, claim.as_ref())?,
             claim,
             pruned_done_at,
             record_holder,
@@ -190,7 +197,8 @@ impl Context<'_> {
         record_hash: &[u8; 16],
         except: ClaimId,
     ) -> Result<Option<RecordHolder>, StoreError> {
-        let sql = format!("{} WHERE c.workspace_id = ?1 AND c.record_hash = ?2 AND c.claim_id <> ?3", row::SELECT);
+        let sql =
+            format!("{} WHERE c.workspace_id = ?1 AND c.record_hash = ?2 AND c.claim_id <> ?3", row::SELECT);
         let stored = self
             .db
             .prepare_cached(&sql)?
@@ -204,7 +212,12 @@ impl Context<'_> {
     }
 
     /// Only asked where it can matter: a live claim repeated under its own run id.
-    fn run_id_is_constant(&self, call: &ClaimCall, claim: Option<&Claim>) -> Result<bool, StoreError> {
+    fn run_id_is_constant(
+        &self,
+        workspace: Workspace,
+        call: &ClaimCall,
+        claim: Option<&Claim>,
+    ) -> Result<bool, StoreError> {
         let (Some(run_id), Some(Claim { state: State::Processing(Lease { .. }), id, .. })) =
             (decide::run_id_of(&call.request), claim)
         else {
@@ -215,9 +228,9 @@ impl Context<'_> {
             .db
             .prepare_cached(
                 "SELECT EXISTS (SELECT 1 FROM claims WHERE run_id = ?1 AND claim_id <> ?2 \
-                 AND coalesce(done_at, error_at) < ?3)",
+                 AND coalesce(done_at, error_at) < ?3 AND workspace_id = ?4)",
             )?
-            .query_row(params![run_id.as_str(), &id.0[..], an_hour_ago], |r| r.get(0))?)
+            .query_row(params![run_id.as_str(), &id.0[..], an_hour_ago, workspace.0], |r| r.get(0))?)
     }
 
     fn take_record(&self, from: ClaimId, by: &Place, actor: &str) -> Result<(), StoreError> {
@@ -238,7 +251,9 @@ impl Context<'_> {
     ) -> Result<(), StoreError> {
         match decision {
             Decision::Run(reason) => self.history(row, "run", Some(reason.as_str()), attempt, actor, None),
-            Decision::Queued(reason) => self.history(row, "queued", Some(reason.as_str()), attempt, actor, None),
+            Decision::Queued(reason) => {
+                self.history(row, "queued", Some(reason.as_str()), attempt, actor, None)
+            }
             Decision::Stop { reason, note, .. } => {
                 // The runner asking again whether its own work may start is no refusal of anybody.
                 if actor == RUNNER && *reason != StopReason::NeedsReview {
@@ -274,7 +289,12 @@ impl Context<'_> {
         Ok(Some((finished.answer, view)))
     }
 
-    fn write_finish(&self, stored: &Stored, finished: &finish::Finished, call: &FinishCall) -> Result<(), StoreError> {
+    fn write_finish(
+        &self,
+        stored: &Stored,
+        finished: &finish::Finished,
+        call: &FinishCall,
+    ) -> Result<(), StoreError> {
         let said = match &call.call {
             Call::Done => "done",
             Call::Error { .. } => "error",
@@ -389,8 +409,12 @@ impl Context<'_> {
         replace: bool,
     ) -> Result<(), StoreError> {
         let sql = match replace {
-            true => "INSERT OR REPLACE INTO payloads (claim_row, body, json, stored_at) VALUES (?1, ?2, ?3, ?4)",
-            false => "INSERT OR IGNORE INTO payloads (claim_row, body, json, stored_at) VALUES (?1, ?2, ?3, ?4)",
+            true => {
+                "INSERT OR REPLACE INTO payloads (claim_row, body, json, stored_at) VALUES (?1, ?2, ?3, ?4)"
+            }
+            false => {
+                "INSERT OR IGNORE INTO payloads (claim_row, body, json, stored_at) VALUES (?1, ?2, ?3, ?4)"
+            }
         };
         self.db.prepare_cached(sql)?.execute(params![
             row,
@@ -474,11 +498,15 @@ pub(super) fn reap(db: &Connection, now: Now, limit: u32) -> Result<u64, StoreEr
             "INSERT INTO pruned (claim_id, done_at) VALUES (?1, ?2) ON CONFLICT DO UPDATE SET done_at = excluded.done_at",
         )?
         .execute(params![id, done_at])?;
+        // Bodies of mismatches stand there: nothing but the hash and the date outlives retention.
+        db.prepare_cached("DELETE FROM deliveries WHERE claim_id = ?1")?.execute([id])?;
         db.prepare_cached("DELETE FROM claims WHERE id = ?1")?.execute([row])?;
     }
     let forgotten = |d: Duration| now.wall.before(d).as_millis();
-    db.prepare_cached("DELETE FROM pruned WHERE done_at < ?1")?.execute([forgotten(limits::PRUNED_KEPT_FOR)])?;
-    db.prepare_cached("DELETE FROM record_runs WHERE at < ?1")?.execute([forgotten(Duration::from_secs(86_400))])?;
+    db.prepare_cached("DELETE FROM pruned WHERE done_at < ?1")?
+        .execute([forgotten(limits::PRUNED_KEPT_FOR)])?;
+    db.prepare_cached("DELETE FROM record_runs WHERE at < ?1")?
+        .execute([forgotten(Duration::from_secs(86_400))])?;
     db.prepare_cached("DELETE FROM deliveries WHERE verdict = 'unverified' AND received_at < ?1")?
         .execute([forgotten(limits::UNVERIFIED_KEPT_FOR)])?;
     Ok(rows.len() as u64)

@@ -107,6 +107,16 @@ impl Writer {
     }
 }
 
+/// A store that is dropped without being closed still finishes before it lets go of its directory.
+impl Drop for Writer {
+    fn drop(&mut self) {
+        lock(&self.queue).take();
+        if let Some(thread) = lock(&self.thread).take() {
+            let _ = thread.join();
+        }
+    }
+}
+
 fn lock<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
@@ -119,13 +129,11 @@ fn run(mut connection: Connection, mut jobs: mpsc::Receiver<Box<dyn Job>>) {
         {
             batch.push(job);
         }
-        batch.retain(|job| !job.is_abandoned());
-        if batch.is_empty() {
-            continue;
-        }
         match commit(&mut connection, &mut batch) {
             Ok(()) => batch.into_iter().for_each(|job| job.answer(Ok(()))),
-            Err(error) if batch.len() == 1 => batch.into_iter().for_each(|job| job.answer(Err(error.clone()))),
+            Err(error) if batch.len() == 1 => {
+                batch.into_iter().for_each(|job| job.answer(Err(error.clone())))
+            }
             // One bad call must not fail its neighbours: each again, by itself.
             Err(_) => {
                 for job in batch {
@@ -143,7 +151,8 @@ fn run(mut connection: Connection, mut jobs: mpsc::Receiver<Box<dyn Job>>) {
 
 fn commit(connection: &mut Connection, batch: &mut [Box<dyn Job>]) -> Result<(), StoreError> {
     let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    for job in batch.iter_mut() {
+    // Asked here, after the wait for the transaction, so that "before its turn" means what it says.
+    for job in batch.iter_mut().filter(|job| !job.is_abandoned()) {
         job.apply(&tx)?;
     }
     for (before, _) in batch.iter().filter_map(|job| job.places()) {

@@ -1,0 +1,402 @@
+//! Random calls on three keys and two records, compared with a plain model that asks the core itself.
+
+use std::collections::BTreeMap;
+
+use oncegate_core::claim::{Claim, Holder, Lease, State};
+use oncegate_core::decide::{self, Changes, Decision, Facts, FlagSeen, Hold, RecordHolder, StopReason, Verdict};
+use oncegate_core::finish::finish;
+use oncegate_core::key::RunId;
+use oncegate_core::reset;
+use oncegate_core::time::Now;
+use oncegate_core::token::Fence;
+use oncegate_store::api::{StepBegin, StepEnd, StepOutcome};
+use proptest::prelude::*;
+use proptest::test_runner::{Config, RngSeed, TestRunner};
+
+use super::*;
+
+/// Two automations; records cross them.
+const KEYS: [(&str, &str); 3] = [("welcome", "k1"), ("welcome", "k2"), ("hold", "k1")];
+
+#[derive(Clone, Debug)]
+enum Op {
+    Claim { key: usize, who: Who, record: Option<usize>, payload: Option<bool>, correction: bool },
+    Finish { key: usize, token: usize, call: Call },
+    Act { key: usize, act: Act },
+    Begin { key: usize, token: usize },
+    End { key: usize, call: usize, outcome: StepOutcome },
+    Live(u64),
+    /// Without ticks.
+    Jump(u64),
+    SetBack(u64),
+    Pause(bool),
+    Reopen,
+    Reap,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Who {
+    Caller(Option<usize>),
+    Runner,
+    Queue,
+}
+
+fn ops() -> impl Strategy<Value = Vec<Op>> {
+    let key = || 0..KEYS.len();
+    let who = prop_oneof![
+        3 => prop::option::of(0..2usize).prop_map(Who::Caller),
+        2 => Just(Who::Runner),
+        1 => Just(Who::Queue),
+    ];
+    let claim = (key(), who, prop::option::of(0..2usize), prop::option::of(any::<bool>()), prop::bool::weighted(0.1))
+        .prop_map(|(key, who, record, payload, correction)| Op::Claim { key, who, record, payload, correction });
+    let defer = Call::Defer { until: MORNING.after(HOUR), note: "429".into() };
+    let unknown = Call::Error { failure: Failed::Unknown, note: "no answer".into() };
+    let calls =
+        vec![Call::Done, failed(), failed_for_good(), unknown, Call::Heartbeat, Call::HandBack, Call::HandOver, defer];
+    let named = |name: &str| Act::Reset { run_now: true, confirm_holder: Some(name.into()), verified: true };
+    let acts = vec![
+        reset(),
+        named("attempt-1"),
+        named("runner-attempt-2"),
+        Act::MarkError { note: "n".into() },
+        Act::MarkDone,
+        Act::Dismiss,
+    ];
+    let outcomes = vec![StepOutcome::Succeeded, StepOutcome::Failed, StepOutcome::Unknown];
+    let token = || prop_oneof![3 => Just(0usize), 1 => 0..4usize];
+    let op = prop_oneof![
+        12 => claim,
+        8 => (key(), token(), prop::sample::select(calls))
+            .prop_map(|(key, token, call)| Op::Finish { key, token, call }),
+        4 => (key(), prop::sample::select(acts)).prop_map(|(key, act)| Op::Act { key, act }),
+        3 => (key(), token()).prop_map(|(key, token)| Op::Begin { key, token }),
+        3 => (key(), 0..3usize, prop::sample::select(outcomes))
+            .prop_map(|(key, call, outcome)| Op::End { key, call, outcome }),
+        5 => prop::sample::select(vec![1u64, 31, 300, 900]).prop_map(Op::Live),
+        2 => prop::sample::select(vec![60u64, 7_300, 91 * 86_400]).prop_map(Op::Jump),
+        1 => Just(7_200u64).prop_map(Op::SetBack),
+        1 => any::<bool>().prop_map(Op::Pause),
+        1 => Just(Op::Reopen),
+        1 => Just(Op::Reap),
+    ];
+    prop::collection::vec(op, 1..50)
+}
+
+struct Row {
+    claim: Claim,
+    /// Of the last attempt, also after its end.
+    run_id: Option<RunId>,
+    result: Option<String>,
+    stops: u64,
+    payload: Option<Payload>,
+    /// Call number, who sent it, what is known.
+    steps: Vec<(i64, Fence, StepOutcome)>,
+}
+
+impl Row {
+    fn new(claim: Claim) -> Self {
+        Self { claim, run_id: None, result: None, stops: 0, payload: None, steps: Vec::new() }
+    }
+
+    fn put(&mut self, claim: Claim, result: Option<String>) {
+        if let State::Processing(lease) = &claim.state {
+            self.run_id = match &lease.holder {
+                Holder::Caller { run_id } => run_id.clone(),
+                Holder::Runner { .. } => None,
+            };
+        }
+        let kept = matches!(self.claim.state, State::Done { .. }) && self.claim.attempt == claim.attempt;
+        self.result = match claim.state {
+            State::Done { .. } if kept => self.result.take(),
+            State::Done { .. } => result,
+            _ => None,
+        };
+        self.claim = claim;
+    }
+
+    fn ended(&self) -> Option<Timestamp> {
+        match self.claim.state {
+            State::Done { at, .. } | State::Error { at, .. } => Some(at),
+            State::None { .. } | State::Processing(_) => None,
+        }
+    }
+}
+
+#[derive(Default)]
+struct Model {
+    rows: BTreeMap<usize, Row>,
+    ids: BTreeMap<usize, ClaimId>,
+    tokens: BTreeMap<usize, Vec<Token>>,
+    pruned: BTreeMap<usize, Timestamp>,
+    first_runs: Vec<(RecordName, &'static str, Timestamp)>,
+    streak: BTreeMap<&'static str, u32>,
+    paused: bool,
+}
+
+impl Model {
+    fn token(&self, key: usize, back: usize) -> Option<Token> {
+        self.tokens.get(&key)?.iter().rev().nth(back).cloned()
+    }
+
+    fn facts(&self, key: usize, id: ClaimId, request: &Request, now: Now, boot: Boot) -> Facts {
+        let (of, _) = KEYS[key];
+        let claim = self.rows.get(&key).map(|r| r.claim.clone());
+        let record = request.record.clone().or(claim.as_ref().and_then(|c| c.record.clone()));
+        let others = || self.rows.iter().filter(|(k, _)| **k != key).map(|(_, r)| r);
+        let holder = others().find_map(|r| match &r.claim.state {
+            State::Processing(lease) if lease.holds_record && record.is_some() && r.claim.record == record => {
+                Some(RecordHolder { id: r.claim.id, lease: lease.clone() })
+            }
+            _ => None,
+        });
+        let since = now.wall.before(Policy::default().loop_limit.within);
+        let runs = self.first_runs.iter().filter(|(r, a, at)| Some(r) == record.as_ref() && *a == of && *at > since);
+        let asked = decide::run_id_of(request).cloned();
+        let constant = asked.is_some()
+            && matches!(&claim, Some(Claim { state: State::Processing(Lease { .. }), .. }))
+            && others().any(|r| r.run_id == asked && r.ended().is_some_and(|at| at < now.wall.before(HOUR)));
+        Facts {
+            id,
+            pruned_done_at: self.pruned.get(&key).copied().filter(|_| claim.is_none()),
+            claim,
+            record_holder: holder,
+            hold: (self.paused && of == "welcome").then_some(Hold::Paused),
+            first_runs_of_record: u32::try_from(runs.count()).unwrap(),
+            flag: FlagSeen::Clear,
+            stale_streak: self.streak.get(of).copied().unwrap_or_default(),
+            run_id_is_constant: constant,
+            boot,
+        }
+    }
+
+    fn decide(&mut self, key: usize, id: ClaimId, call: &ClaimCall, now: Now, boot: Boot) -> Decision {
+        let (of, _) = KEYS[key];
+        let facts = self.facts(key, id, &call.request, now, boot);
+        let policy = Policies.policy(&automation(of));
+        let Verdict { decision, changes } = decide::decide(&facts, &call.request, &policy, now);
+        let Changes { mut claim, record_taken_from, went_stale, first_run, corrected } = changes;
+        let starts = matches!(decision, Decision::Run(reason) if reason != decide::RunReason::SameRun);
+        if let (true, Some(claim), Some(row)) = (starts, &mut claim, self.rows.get_mut(&key)) {
+            for step in row.steps.iter_mut().filter(|s| s.2 == StepOutcome::InFlight) {
+                step.2 = StepOutcome::Unknown;
+                claim.progress.unknown = true;
+            }
+        }
+        if let Some(taken) = record_taken_from {
+            let row = self.rows.values_mut().find(|r| r.claim.id == taken).unwrap();
+            row.claim = row.claim.clone().with_record_taken();
+        }
+        if let Some(claim) = claim {
+            if first_run && let Some(record) = &claim.record {
+                self.first_runs.push((record.clone(), of, now.wall));
+            }
+            self.rows.entry(key).or_insert_with(|| Row::new(claim.clone())).put(claim, None);
+        }
+        *self.streak.entry(of).or_default() += u32::from(went_stale);
+        if starts {
+            self.pruned.remove(&key);
+        }
+        let row = self.rows.get_mut(&key).unwrap();
+        let anew = ["run first_after_retention", "queued first_after_retention"].contains(&words(&decision).as_str());
+        if !matches!(decision, Decision::Stop { reason: StopReason::PayloadMismatch, .. })
+            && let Some(payload) = &call.payload
+            && (corrected || anew || row.payload.is_none())
+        {
+            row.payload = Some(payload.clone());
+        }
+        if let Decision::Stop { reason, .. } = &decision {
+            row.stops += u64::from(call.actor != RUNNER || *reason == StopReason::NeedsReview);
+        }
+        decision
+    }
+
+    fn finish(&mut self, key: usize, call: &FinishCall, now: Now) -> Option<Answer> {
+        let (of, _) = KEYS[key];
+        let row = self.rows.get_mut(&key)?;
+        let policy = Policies.policy(&automation(of));
+        let finished = finish(&row.claim, call.fence, &call.call, &policy, now, call.jitter);
+        if let Some(claim) = finished.claim {
+            row.put(claim, call.result.clone());
+        }
+        if finished.answer == Answer::Accepted && call.call == Call::Done {
+            self.streak.insert(of, 0);
+        }
+        Some(finished.answer)
+    }
+
+    fn end(&mut self, key: usize, nth: usize, outcome: StepOutcome, now: Now) -> Option<bool> {
+        let row = self.rows.get_mut(&key)?;
+        let (_, fence, known) = row.steps.get_mut(nth)?;
+        let (fence, open) = (*fence, matches!(known, StepOutcome::InFlight | StepOutcome::Unknown));
+        let holds = fence == row.claim.fence() && matches!(row.claim.state, State::Processing(_));
+        if open {
+            *known = outcome;
+            let others = row.steps.iter().any(|s| s.2 == StepOutcome::Unknown);
+            let claim = &mut row.claim;
+            if outcome == StepOutcome::Succeeded {
+                claim.progress.succeeded = true;
+                claim.resumes_used = 0;
+            }
+            claim.progress.unknown = outcome == StepOutcome::Unknown || (claim.progress.unknown && others);
+            if let (true, State::Processing(lease)) = (holds, &mut claim.state) {
+                lease.renewed = lease.renewed.max(now.lease);
+            } else if fence != claim.fence() && outcome != StepOutcome::Failed {
+                claim.late_at = claim.late_at.or(Some(now.wall));
+            }
+        }
+        Some(holds)
+    }
+
+    fn reap(&mut self, now: Now) {
+        for (key, row) in std::mem::take(&mut self.rows) {
+            match row.claim.state {
+                State::Done { at, retain_until } if retain_until <= now.wall => {
+                    self.pruned.insert(key, at);
+                }
+                _ => {
+                    self.rows.insert(key, row);
+                }
+            }
+        }
+    }
+}
+
+async fn play(bench: &mut Bench, ops: Vec<Op>) {
+    let mut model = Model::default();
+    for op in ops {
+        step(bench, &mut model, &op).await;
+        for (key, id) in &model.ids {
+            let stored = bench.show(*id).await.unwrap();
+            let Some(row) = model.rows.get(key) else {
+                assert!(stored.is_none(), "{op:?}");
+                continue;
+            };
+            let stored = stored.unwrap();
+            assert_eq!(stored.claim, row.claim, "{op:?} on {:?}", KEYS[*key]);
+            assert_eq!((&stored.result, stored.stops), (&row.result, row.stops), "{op:?} on {:?}", KEYS[*key]);
+            let work = bench.work(*id).await.unwrap().unwrap();
+            assert_eq!(work.payload, row.payload, "{op:?} on {:?}", KEYS[*key]);
+            let known: Vec<_> = work.steps.iter().map(|s| (s.id, s.outcome)).collect();
+            assert_eq!(known, row.steps.iter().map(|s| (s.0, s.2)).collect::<Vec<_>>(), "{op:?}");
+        }
+    }
+}
+
+async fn step(bench: &mut Bench, model: &mut Model, op: &Op) {
+    let (now, boot) = (bench.now(), bench.boot());
+    match op {
+        Op::Claim { key, who, record, payload, correction } => {
+            let Some(call) = call(model, bench, (*key, *who, *record, *payload, *correction)) else { return };
+            let claimed = bench.ask(call.clone()).await;
+            model.ids.insert(*key, claimed.id);
+            let decision = model.decide(*key, claimed.id, &call, now, boot);
+            assert_eq!(claimed.decision, decision, "{op:?}");
+            let fence = model.rows[key].claim.fence();
+            let token = matches!(decision, Decision::Run(_)).then(|| bench.secret().token(claimed.id, fence));
+            assert_eq!(claimed.token, token, "{op:?}");
+            if let Some(token) = token {
+                model.tokens.entry(*key).or_default().push(token);
+            }
+        }
+        Op::Finish { key, token, call } => {
+            let Some(token) = model.token(*key, *token) else { return };
+            let (id, fence) = bench.secret().read_token(token.expose()).unwrap();
+            let result = Some(format!("\"{}.{}\"", fence.attempt, fence.generation));
+            let actor = "token:crm".to_owned();
+            let call = FinishCall { id, fence, call: call.clone(), jitter: Jitter::NONE, result, actor };
+            let expected = model.finish(*key, &call, now);
+            assert_eq!(bench.finish(call).await.unwrap().map(|(answer, _)| answer), expected, "{op:?}");
+        }
+        Op::Act { key, act } => {
+            let Some(row) = model.rows.get_mut(key) else { return };
+            let expected = reset::act(&row.claim, act, &Policies.policy(&automation(KEYS[*key].0)), now, boot);
+            match (bench.person(row.claim.id, act.clone()).await, expected) {
+                (Acted::Written(view), Ok(claim)) => {
+                    assert_eq!(view.claim, claim);
+                    row.put(claim, None);
+                }
+                (Acted::Refused(told), Err(refusal)) => assert_eq!(told, refusal),
+                (told, expected) => panic!("{op:?}: {told:?}, expected {expected:?}"),
+            }
+        }
+        Op::Begin { key, token } => {
+            let Some(token) = model.token(*key, *token) else { return };
+            let (id, fence) = bench.secret().read_token(token.expose()).unwrap();
+            let (step, idempotency_key, target) = ("mail".into(), "og-1".into(), "POST https://mail.test".into());
+            let begun = bench.begin_step(StepBegin { id, fence, step, idempotency_key, target }).await.unwrap();
+            let row = model.rows.get_mut(key);
+            let row =
+                row.filter(|r| r.claim.fence() == fence && matches!(r.claim.state, State::Processing(_)));
+            assert_eq!(begun.is_some(), row.is_some(), "{op:?}");
+            if let (Some(row), Some(call)) = (row, begun) {
+                row.steps.push((call, fence, StepOutcome::InFlight));
+            }
+        }
+        Op::End { key, call, outcome } => {
+            let Some(row) = model.rows.get(key) else { return };
+            let (Some((number, fence, _)), id) = (row.steps.get(*call).copied(), row.claim.id) else { return };
+            let end =
+                StepEnd { id, fence, call: number, outcome: *outcome, status: None, answer: None, note: None };
+            let expected = model.end(*key, *call, *outcome, now);
+            assert_eq!(Some(bench.end_step(end).await.unwrap()), expected, "{op:?}");
+        }
+        Op::Live(secs) => bench.live(Duration::from_secs(*secs)).await,
+        Op::Jump(secs) => bench.clock.advance(Duration::from_secs(*secs)),
+        Op::SetBack(secs) => bench.clock.set_wall(now.wall.before(Duration::from_secs(*secs))),
+        Op::Pause(on) => {
+            bench.set_paused(WS, automation("welcome"), *on, "r".into(), "mia".into()).await.unwrap();
+            model.paused = *on;
+        }
+        Op::Reopen => {
+            bench.reopen().await;
+            assert_eq!((bench.boot(), bench.now()), (Boot(boot.0 + 1), now), "a restart takes no live time");
+        }
+        Op::Reap => {
+            bench.reap(100).await.unwrap();
+            model.reap(now);
+        }
+    }
+}
+
+type Asked = (usize, Who, Option<usize>, Option<bool>, bool);
+
+/// `None`: the runner only takes up what it found.
+fn call(model: &Model, bench: &Bench, (key, who, record, payload, correction): Asked) -> Option<ClaimCall> {
+    let (of, name) = KEYS[key];
+    let mut call = caller(name).of(of);
+    match who {
+        Who::Caller(Some(n)) => call = call.as_run(&format!("run{n}")),
+        Who::Caller(None) => {}
+        Who::Queue => call = call.queued(),
+        Who::Runner => return model.rows.get(&key).map(|row| runner(row.claim.id, bench.boot())),
+    }
+    if let Some(n) = record {
+        call = call.on(&format!("crm:{n}"));
+    }
+    if let Some(other) = payload {
+        call = call.with(if other { "b" } else { "a" });
+    }
+    call.request.correction = correction;
+    Some(call)
+}
+
+#[test]
+fn random_calls_leave_the_store_as_the_core_says() {
+    let config = Config {
+        cases: option_env!("CASES").map_or(64, |n| n.parse().unwrap()),
+        max_shrink_iters: 400,
+        rng_seed: RngSeed::Fixed(seed()),
+        failure_persistence: None,
+        ..Config::default()
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    TestRunner::new(config)
+        .run(&ops(), |ops| {
+            for mut bench in benches() {
+                runtime.block_on(play(&mut bench, ops.clone()));
+            }
+            Ok(())
+        })
+        .unwrap();
+}

@@ -1,0 +1,83 @@
+//! One client never sees another's, not even that a key exists.
+
+use oncegate_store::api::{AdmitCall, AdmitEvent, Admitted};
+
+use super::*;
+
+const THEIRS: Workspace = Workspace(2);
+
+#[tokio::test]
+async fn the_same_key_and_record_are_other_ones_in_another_workspace() {
+    for bench in benches() {
+        bench.add_workspace(THEIRS);
+        let ours = bench.ask(caller("k").on("crm:1").as_run("constant")).await;
+        assert_eq!(bench.find(THEIRS, automation("welcome"), key("k")).await.unwrap(), None);
+        let theirs = bench.ask(caller("k").within(THEIRS).on("crm:1").as_run("constant")).await;
+        assert_eq!(words(&theirs.decision), "run first", "neither the key nor the record is held");
+        assert_ne!(ours.id, theirs.id);
+        for (workspace, id) in [(WS, ours.id), (THEIRS, theirs.id)] {
+            let page = bench.list(workspace, Filter { limit: 10, ..Filter::default() }).await.unwrap();
+            assert_eq!(page.rows.iter().map(|v| v.claim.id).collect::<Vec<_>>(), [id]);
+        }
+        // What ours did long ago says nothing about a run id of theirs.
+        bench.say(&ours.token.unwrap(), Call::Done).await;
+        bench.live(HOUR * 2).await;
+        let again = bench.ask(caller("k2").within(THEIRS).as_run("constant")).await;
+        let repeated = bench.ask(caller("k2").within(THEIRS).as_run("constant")).await;
+        assert_eq!(words(&repeated.decision), "run same_run");
+        assert_eq!(repeated.token, again.token);
+    }
+}
+
+#[tokio::test]
+async fn pausing_lists_and_audit_stay_in_their_workspace() {
+    for bench in benches() {
+        bench.add_workspace(THEIRS);
+        bench.set_paused(WS, automation("welcome"), true, "r".into(), "mia".into()).await.unwrap();
+        assert_eq!(bench.answer(caller("k")).await, "stop paused");
+        assert_eq!(bench.answer(caller("k").within(THEIRS)).await, "run first");
+        assert!(bench.audit(THEIRS, None, 10).await.unwrap().rows.is_empty());
+        let total = async |ws| bench.counts(ws).await.unwrap().iter().map(|(_, n)| n).sum::<u64>();
+        assert_eq!((total(WS).await, total(THEIRS).await), (1, 0));
+    }
+}
+
+#[tokio::test]
+async fn a_rejected_event_is_neither_seen_nor_released_from_another_workspace() {
+    let request = |workspace, name: Option<&str>, releases| AdmitCall {
+        workspace,
+        source: "typeform".into(),
+        automation: automation("welcome"),
+        headers: "{}".into(),
+        body: b"{}".to_vec(),
+        events: vec![AdmitEvent {
+            identity: name.map(key).ok_or_else(|| "no id".to_owned()),
+            fingerprint: fingerprint("a"),
+            json: "{}".into(),
+            record: None,
+        }],
+        releases,
+        actor: "mia".into(),
+    };
+    for bench in benches() {
+        bench.add_workspace(THEIRS);
+        let [Admitted::Rejected { delivery }] = bench.admit(request(WS, None, None)).await.unwrap()[..] else {
+            panic!("it has no identity")
+        };
+        assert!(bench.delivery(THEIRS, delivery).await.unwrap().is_none());
+        assert!(bench.rejected(THEIRS, None, 10).await.unwrap().rows.is_empty());
+        assert!(bench.admit(request(THEIRS, Some("k"), Some(delivery))).await.unwrap().is_empty());
+        assert_eq!(bench.delivery(WS, delivery).await.unwrap().unwrap().verdict, "rejected");
+        assert_eq!(bench.admit(request(WS, Some("k"), Some(delivery))).await.unwrap().len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn a_claim_in_a_workspace_that_does_not_exist_fails_and_leaves_nothing() {
+    for bench in benches() {
+        assert!(bench.claim(caller("k").within(THEIRS)).await.is_err());
+        bench.add_workspace(THEIRS);
+        assert_eq!(bench.find(THEIRS, automation("welcome"), key("k")).await.unwrap(), None);
+        assert_eq!(bench.answer(caller("k").within(THEIRS)).await, "run first");
+    }
+}

@@ -1,0 +1,6 @@
+//! The store from outside, on real files: one binary, because linking is what tests cost most.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails; helpers are tests too")]
+
+mod conformance;
+mod sqlite;
+mod sqlite_full;

@@ -1,0 +1,175 @@
+//! Puts the parts together: store, gatekeeper, engine, server; and takes them apart again in the right order.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use oncegate_connect::Caller;
+use oncegate_core::key::sha256;
+use oncegate_core::secret::Secret;
+use oncegate_runner::book::Book;
+use oncegate_runner::engine::{self, Engine};
+use oncegate_runner::entropy;
+use oncegate_runner::gatekeeper::Gatekeeper;
+use oncegate_store::api::Store;
+use oncegate_store::clock::Clock;
+use oncegate_store::sqlite::{self, SqliteStore};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use crate::config::Config;
+use crate::http::{AppState, router};
+
+/// How to start.
+pub struct Options {
+    /// What is declared.
+    pub config: Config,
+    /// Where the store lies.
+    pub data: PathBuf,
+    /// Where to listen.
+    pub listen: SocketAddr,
+    /// Accept a directory that does not last.
+    pub ephemeral: bool,
+    /// The first admin token, if somebody chose it; otherwise one is made.
+    pub admin_token: Option<Secret>,
+    /// Where time comes from.
+    pub clock: Arc<dyn Clock>,
+    /// Largest size of the database in bytes; `None` is the disk's.
+    pub max_bytes: Option<u64>,
+}
+
+/// Why it does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The store.
+    #[error(transparent)]
+    Store(#[from] oncegate_store::StoreError),
+    /// The port.
+    #[error("cannot listen on {address}: {message}; choose another address with --listen")]
+    Listen {
+        /// Which.
+        address: SocketAddr,
+        /// Why.
+        message: String,
+    },
+    /// The HTTP client.
+    #[error("cannot make outside calls: {0}")]
+    Caller(String),
+    /// The chosen admin token.
+    #[error(
+        "ONCEGATE_ADMIN_TOKEN is shorter than 16 characters; choose a longer one, or unset it to have one made"
+    )]
+    WeakToken,
+}
+
+/// A gate that runs.
+pub struct Running {
+    /// Where it answers.
+    pub address: SocketAddr,
+    /// The admin token, if it was made at this start: this is the only time it can be seen.
+    pub new_token: Option<String>,
+    /// The use-cases, for those who hold the gate in their own process.
+    pub gate: Arc<Gatekeeper>,
+    engine: Engine,
+    server: JoinHandle<()>,
+    stop: watch::Sender<bool>,
+}
+
+/// How long requests in flight may take to end at shutdown, before work is drained.
+const REQUESTS_DRAIN: Duration = Duration::from_secs(3);
+
+/// Starts a gate. It answers when this returns.
+///
+/// # Errors
+/// The store, the port or the settings.
+pub async fn start(options: Options) -> Result<Running, StartError> {
+    let Config { public_url, sources, automations, allow_private, concurrency } = options.config;
+    let book = Arc::new(Book::new(automations));
+    let store = SqliteStore::open(
+        &options.data,
+        &sqlite::Options {
+            clock: Arc::clone(&options.clock),
+            policies: Arc::clone(&book) as _,
+            fresh_secret: entropy::bytes(),
+            ephemeral: options.ephemeral,
+            max_bytes: options.max_bytes,
+        },
+    )?;
+    let store: Arc<dyn Store> = Arc::new(store);
+    let new_token = first_token(store.as_ref(), options.admin_token.as_ref()).await?;
+    let listener = TcpListener::bind(options.listen)
+        .await
+        .map_err(|e| StartError::Listen { address: options.listen, message: e.to_string() })?;
+    let address = listener
+        .local_addr()
+        .map_err(|e| StartError::Listen { address: options.listen, message: e.to_string() })?;
+    let base_url = public_url.unwrap_or_else(|| format!("http://{address}"));
+    let caller = Caller::new(&oncegate_connect::Options { allow_private, ..Default::default() })
+        .map_err(|e| StartError::Caller(e.to_string()))?;
+    let gate = Arc::new(Gatekeeper::new(store, book, options.clock));
+    let engine = Engine::start(
+        Arc::clone(&gate),
+        engine::Options {
+            concurrency: concurrency.unwrap_or(CONCURRENCY),
+            base_url: base_url.clone(),
+            caller,
+        },
+    );
+    let (stop, stopped) = watch::channel(false);
+    let server = serve(listener, Arc::clone(&gate), sources, base_url, stopped);
+    Ok(Running { address, new_token, gate, engine, server, stop })
+}
+
+/// Claims worked on at the same time unless declared: steps wait for others, they do not compute.
+const CONCURRENCY: usize = 64;
+
+fn serve(
+    listener: TcpListener,
+    gate: Arc<Gatekeeper>,
+    sources: HashMap<String, crate::config::Source>,
+    base_url: String,
+    mut stopped: watch::Receiver<bool>,
+) -> JoinHandle<()> {
+    let router = router(Arc::new(AppState::new(gate, sources, base_url)));
+    tokio::spawn(async move {
+        let stop = async move {
+            let _ = stopped.changed().await;
+        };
+        if let Err(error) = axum::serve(listener, router).with_graceful_shutdown(stop).await {
+            tracing::error!(%error, "the server ended");
+        }
+    })
+}
+
+/// Makes the first admin token, or takes the chosen one. Only its hash is stored.
+async fn first_token(store: &dyn Store, chosen: Option<&Secret>) -> Result<Option<String>, StartError> {
+    if let Some(chosen) = chosen {
+        if chosen.expose().len() < 16 {
+            return Err(StartError::WeakToken);
+        }
+        store.add_api_token(sha256(chosen.expose()), "admin".into()).await?;
+        return Ok(None);
+    }
+    if store.has_api_tokens().await? {
+        return Ok(None);
+    }
+    let token = format!("oga_{}", data_encoding::BASE64URL_NOPAD.encode(&entropy::bytes::<24>()));
+    store.add_api_token(sha256(token.as_bytes()), "admin".into()).await?;
+    Ok(Some(token))
+}
+
+impl Running {
+    /// Stops taking requests, drains what runs, hands back what is left, closes the store.
+    pub async fn stop(self) {
+        let _ = self.stop.send(true);
+        let mut server = self.server;
+        if tokio::time::timeout(REQUESTS_DRAIN, &mut server).await.is_err() {
+            server.abort();
+        }
+        self.engine.drain().await;
+        self.gate.store().close().await;
+    }
+}

@@ -1,0 +1,23 @@
+//! `oncegate check`: is the configuration right?
+
+use std::path::PathBuf;
+
+use crate::config::{self, ProcessEnvironment};
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// The configuration file.
+    #[arg(long, env = "ONCEGATE_CONFIG", default_value = "oncegate.yaml")]
+    config: PathBuf,
+}
+
+pub(super) fn run(args: &Args) -> Result<(), String> {
+    let config = config::load(&args.config, &ProcessEnvironment).map_err(|e| e.to_string())?;
+    super::say(format_args!(
+        "{}: fine. {} source(s), {} automation(s).",
+        args.config.display(),
+        config.sources.len(),
+        config.automations.len()
+    ));
+    Ok(())
+}

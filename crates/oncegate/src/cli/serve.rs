@@ -1,0 +1,115 @@
+//! `oncegate serve`: run the gate until it is told to stop.
+
+use std::io::IsTerminal;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use oncegate_core::secret::Secret;
+use oncegate_store::clock::SystemClock;
+use tokio::signal::unix::{SignalKind, signal};
+use tracing_subscriber::EnvFilter;
+
+use crate::app::{self, Options};
+use crate::config::{self, Config, ProcessEnvironment};
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// The configuration file; without it, `oncegate.yaml` is read if it is there.
+    #[arg(long, env = "ONCEGATE_CONFIG")]
+    config: Option<PathBuf>,
+    /// The directory of the embedded store.
+    #[arg(long, env = "ONCEGATE_DATA", default_value = "oncegate-data")]
+    data: PathBuf,
+    /// The store: `sqlite` in the data directory, or `sqlite:DIR`.
+    #[arg(long, env = "ONCEGATE_STORE", default_value = "sqlite")]
+    store: String,
+    /// Where to listen. Addresses other than loopback are reachable by others.
+    #[arg(long, env = "ONCEGATE_LISTEN", default_value = "127.0.0.1:7480")]
+    listen: SocketAddr,
+    /// Accept a data directory that does not survive a restart of the machine or container.
+    #[arg(long, env = "ONCEGATE_EPHEMERAL")]
+    ephemeral: bool,
+    /// The first admin token, instead of one made and printed at the first start.
+    #[arg(long, env = "ONCEGATE_ADMIN_TOKEN", hide = true, hide_env_values = true)]
+    admin_token: Option<Token>,
+    /// What is logged to stderr, e.g. `info` or `oncegate=debug`.
+    #[arg(long, env = "ONCEGATE_LOG", default_value = "info")]
+    log: String,
+}
+
+/// A token from the environment; does not print.
+#[derive(Clone)]
+struct Token(Secret);
+
+impl std::fmt::Debug for Token {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Token(…)")
+    }
+}
+
+impl std::str::FromStr for Token {
+    type Err = std::convert::Infallible;
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Ok(Self(Secret::new(text.trim())))
+    }
+}
+
+pub(super) async fn run(args: Args) -> Result<(), String> {
+    let filter = EnvFilter::try_new(&args.log).map_err(|e| format!("--log: {e}"))?;
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .init();
+    // Listened for before anything can run, so that no signal is missed.
+    let mut terminate = signal(SignalKind::terminate()).map_err(|e| e.to_string())?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(|e| e.to_string())?;
+    let config = configuration(args.config.as_deref())?;
+    let options = Options {
+        config,
+        data: data_dir(&args.store, args.data)?,
+        listen: args.listen,
+        ephemeral: args.ephemeral,
+        admin_token: args.admin_token.map(|t| t.0),
+        clock: Arc::new(SystemClock::new()),
+        max_bytes: None,
+    };
+    let running = app::start(options).await.map_err(|e| e.to_string())?;
+    if let Some(token) = &running.new_token {
+        greet(token);
+    }
+    super::say(format_args!("oncegate is listening on http://{}", running.address));
+    tokio::select! {
+        _ = terminate.recv() => tracing::info!("SIGTERM: draining"),
+        _ = interrupt.recv() => tracing::info!("interrupted: draining"),
+    }
+    running.stop().await;
+    Ok(())
+}
+
+fn configuration(path: Option<&Path>) -> Result<Config, String> {
+    let default = Path::new("oncegate.yaml");
+    let path = match path {
+        Some(path) => path,
+        None if default.exists() => default,
+        None => return Ok(Config::default()),
+    };
+    config::load(path, &ProcessEnvironment).map_err(|e| e.to_string())
+}
+
+fn data_dir(store: &str, data: PathBuf) -> Result<PathBuf, String> {
+    match store.split_once(':') {
+        None if store == "sqlite" => Ok(data),
+        Some(("sqlite", dir)) if !dir.is_empty() => Ok(dir.into()),
+        _ => Err(format!("--store {store}: this version knows `sqlite` and `sqlite:DIR`")),
+    }
+}
+
+/// Shown once; only its hash is kept.
+#[expect(clippy::print_stderr, reason = "the token is for the person who started it, not for a pipe")]
+fn greet(token: &str) {
+    eprintln!(
+        "\n  Admin token, shown this once (only its hash is stored):\n\n      {token}\n\n  Keep it, e.g.:  export ONCEGATE_TOKEN={token}\n"
+    );
+}

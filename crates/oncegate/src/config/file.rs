@@ -1,0 +1,178 @@
+//! The shape of `oncegate.yaml`, as serde sees it. Unknown members are refused: a misspelt policy must not be
+//! silently the default one.
+
+use std::time::Duration;
+
+use oncegate_connect::PrivateAllowance;
+use oncegate_core::policy::{LoopLimit, OnMismatch, OnStale, Policy, RetryPolicy, Ttl, parse_duration};
+use oncegate_core::webhook::{FieldPath, HmacScheme};
+use serde::{Deserialize, Deserializer};
+use serde_saphyr::Spanned;
+
+use super::steps::StepFile;
+
+/// Members in the order of the file, with their places.
+pub(super) type Members<T> = Vec<(Spanned<String>, T)>;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct File {
+    #[serde(default)]
+    pub(super) public_url: Option<String>,
+    #[serde(default, deserialize_with = "members")]
+    pub(super) sources: Members<SourceFile>,
+    #[serde(default, deserialize_with = "members")]
+    pub(super) automations: Members<AutomationFile>,
+    #[serde(default)]
+    pub(super) outgoing: OutgoingFile,
+    #[serde(default)]
+    pub(super) runner: RunnerFile,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct OutgoingFile {
+    #[serde(default)]
+    pub(super) allow_private: Vec<PrivateAllowance>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RunnerFile {
+    #[serde(default)]
+    pub(super) concurrency: Option<usize>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SourceFile {
+    pub(super) provider: Spanned<String>,
+    pub(super) automation: Spanned<String>,
+    #[serde(default)]
+    pub(super) secret: Option<Spanned<String>>,
+    #[serde(default)]
+    pub(super) secrets: Vec<Spanned<String>>,
+    #[serde(default)]
+    pub(super) key: Option<Vec<FieldPath>>,
+    #[serde(default)]
+    pub(super) hmac: Option<HmacScheme>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct AutomationFile {
+    #[serde(default)]
+    ttl: Option<Period>,
+    #[serde(default)]
+    ttl_override: bool,
+    #[serde(default)]
+    on_stale: OnStale,
+    #[serde(default)]
+    retries: Option<Vec<Period>>,
+    #[serde(default)]
+    retention: Option<Period>,
+    #[serde(default)]
+    sla: Option<Period>,
+    #[serde(default)]
+    on_mismatch: OnMismatch,
+    #[serde(default)]
+    loop_limit: Option<LoopFile>,
+    #[serde(default)]
+    pub(super) record: Option<String>,
+    #[serde(default)]
+    pub(super) steps: Vec<StepFile>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LoopFile {
+    runs: u32,
+    within: Period,
+}
+
+/// A duration with its unit.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Period(pub(super) Duration);
+
+impl<'de> Deserialize<'de> for Period {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        struct Visitor;
+        impl serde::de::Visitor<'_> for Visitor {
+            type Value = Period;
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("a duration with its unit, e.g. `10m`, `90s`, `4h` or `90d`")
+            }
+            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Period, E> {
+                parse_duration(text).map(Period).map_err(E::custom)
+            }
+        }
+        d.deserialize_str(Visitor)
+    }
+}
+
+impl AutomationFile {
+    /// The declared policy, or the sentence that says what cannot be.
+    pub(super) fn policy(&self) -> Result<Policy, String> {
+        let mut policy = Policy::default();
+        policy.on_stale = self.on_stale;
+        policy.on_mismatch = self.on_mismatch;
+        if let Some(Period(ttl)) = self.ttl {
+            let ttl = if self.ttl_override { Ttl::overridden(ttl) } else { Ttl::new(ttl) };
+            policy.ttl = ttl.map_err(|e| e.to_string())?;
+        }
+        if let Some(delays) = &self.retries {
+            policy.retries = RetryPolicy::new(delays.iter().map(|p| p.0).collect())?;
+        }
+        if let Some(Period(sla)) = self.sla {
+            policy.sla = sla;
+        }
+        if let Some(limit) = &self.loop_limit {
+            if limit.runs == 0 {
+                return Err("loop_limit.runs must be at least 1".to_owned());
+            }
+            policy.loop_limit = LoopLimit { runs: limit.runs, within: limit.within.0 };
+        }
+        match self.retention {
+            Some(Period(retention)) => policy.with_retention(retention).map_err(|e| e.to_string()),
+            None => Ok(policy),
+        }
+    }
+}
+
+/// A mapping as a list, so that the places of its keys survive.
+fn members<'de, D, T>(d: D) -> Result<Members<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    struct Visitor<T>(std::marker::PhantomData<T>);
+    impl<'de, T: Deserialize<'de>> serde::de::Visitor<'de> for Visitor<T> {
+        type Value = Members<T>;
+        fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("names with their declarations")
+        }
+        fn visit_unit<E>(self) -> Result<Self::Value, E> {
+            Ok(vec![])
+        }
+        fn visit_map<A: serde::de::MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+            let mut members = vec![];
+            while let Some(member) = map.next_entry()? {
+                members.push(member);
+            }
+            Ok(members)
+        }
+    }
+    d.deserialize_map(Visitor(std::marker::PhantomData))
+}
+
+/// The parser's message without the place, which the caller writes in front.
+pub(super) fn sentence(error: &serde_saphyr::Error) -> String {
+    let text = error.to_string();
+    let text = text.strip_prefix("error: ").unwrap_or(&text);
+    // "… at line 3, column 5" and "line 3 column 5: …" both say again what stands in front.
+    let cut = text.find(" at line ").or_else(|| text.find(" (line ")).unwrap_or(text.len());
+    match text.strip_prefix("line ").and_then(|rest| rest.split_once(": ")) {
+        Some((_, rest)) => rest.trim().to_owned(),
+        None => text[..cut].trim().to_owned(),
+    }
+}

@@ -1,0 +1,206 @@
+//! `oncegate.yaml`: read, checked as a whole, and turned into what the program works with. A mistake is told with
+//! file, line, column, and how to mend it; nothing starts on a configuration that is half understood.
+
+mod file;
+mod secrets;
+mod steps;
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use oncegate_connect::PrivateAllowance;
+use oncegate_core::key::AutomationName;
+use oncegate_core::secret::Secret;
+use oncegate_core::webhook::{FieldPath, Provider};
+use oncegate_runner::book::Automation;
+
+pub use secrets::{Environment, ProcessEnvironment};
+
+/// Everything that is declared.
+#[derive(Debug, Default)]
+pub struct Config {
+    /// Where the world reaches this gate; call-back URLs begin with it.
+    pub public_url: Option<String>,
+    /// By name in `/in/{name}`.
+    pub sources: HashMap<String, Source>,
+    /// By folded name.
+    pub automations: HashMap<AutomationName, Automation>,
+    /// Private addresses that steps may call.
+    pub allow_private: Vec<PrivateAllowance>,
+    /// Claims worked on at the same time.
+    pub concurrency: Option<usize>,
+}
+
+/// One webhook endpoint.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// Whose signatures and events.
+    pub provider: Provider,
+    /// Any of them verifies: the new one first, the old one while it is being replaced.
+    pub secrets: Vec<Secret>,
+    /// The automation that its events run.
+    pub automation: AutomationName,
+    /// Instead of the provider's own key.
+    pub key_fields: Option<Vec<FieldPath>>,
+}
+
+/// A mistake, where it stands, and how to mend it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub struct ConfigError {
+    /// The file.
+    pub file: PathBuf,
+    /// Line and column, counted from 1, if the mistake has a place.
+    pub place: Option<(u64, u64)>,
+    /// The sentence.
+    pub message: String,
+}
+
+impl std::fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.place {
+            Some((line, column)) => {
+                write!(f, "{}:{line}:{column}: {}", self.file.display(), self.message)
+            }
+            None => write!(f, "{}: {}", self.file.display(), self.message),
+        }
+    }
+}
+
+/// Reads a file.
+///
+/// # Errors
+/// It cannot be read, or something in it is wrong.
+pub fn load(path: &Path, environment: &dyn Environment) -> Result<Config, ConfigError> {
+    #[expect(clippy::disallowed_methods, reason = "this is where the configuration is read")]
+    let text = std::fs::read_to_string(path).map_err(|e| ConfigError {
+        file: path.to_owned(),
+        place: None,
+        message: e.to_string(),
+    })?;
+    parse(&text, path, environment)
+}
+
+/// Reads text that stands, or would stand, in `path`.
+///
+/// # Errors
+/// Something in it is wrong.
+pub fn parse(text: &str, path: &Path, environment: &dyn Environment) -> Result<Config, ConfigError> {
+    let at = |location: serde_saphyr::Location, message: String| ConfigError {
+        file: path.to_owned(),
+        place: (location.line() > 0).then(|| (location.line(), location.column())),
+        message,
+    };
+    if text.trim().is_empty() {
+        return Ok(Config::default());
+    }
+    let options = serde_saphyr::options! { with_snippet: false };
+    let file: file::File = serde_saphyr::from_str_with_options(text, options).map_err(|e| {
+        let location = e.location().unwrap_or(serde_saphyr::Location::UNKNOWN);
+        at(location, file::sentence(&e))
+    })?;
+    let base = path.parent().unwrap_or(Path::new("."));
+    let secrets = secrets::Secrets { environment, base };
+    let automations = automations(&file, &secrets, &at)?;
+    let sources = sources(&file, &secrets, &automations, &at)?;
+    Ok(Config {
+        public_url: file.public_url.map(|url| url.trim_end_matches('/').to_owned()),
+        sources,
+        automations,
+        allow_private: file.outgoing.allow_private,
+        concurrency: file.runner.concurrency,
+    })
+}
+
+type At<'a> = &'a dyn Fn(serde_saphyr::Location, String) -> ConfigError;
+
+fn automations(
+    file: &file::File,
+    secrets: &secrets::Secrets<'_>,
+    at: At<'_>,
+) -> Result<HashMap<AutomationName, Automation>, ConfigError> {
+    let mut automations = HashMap::new();
+    for (name, declared) in &file.automations {
+        let folded =
+            AutomationName::try_from(name.value.as_str()).map_err(|e| at(name.referenced, e.to_string()))?;
+        let flow = steps::flow(&declared.steps, secrets, at)?;
+        let automation =
+            Automation {
+                policy: Arc::new(declared.policy().map_err(|message| {
+                    at(name.referenced, format!("automation `{}`: {message}", name.value))
+                })?),
+                flow: flow.map(Arc::new),
+                record: declared.record.clone(),
+            };
+        if automations.insert(folded.clone(), automation).is_some() {
+            return Err(at(
+                name.referenced,
+                format!(
+                    "the automation `{folded}` is declared twice; names differ by more than case and blanks"
+                ),
+            ));
+        }
+    }
+    Ok(automations)
+}
+
+fn sources(
+    file: &file::File,
+    secrets: &secrets::Secrets<'_>,
+    automations: &HashMap<AutomationName, Automation>,
+    at: At<'_>,
+) -> Result<HashMap<String, Source>, ConfigError> {
+    let mut sources = HashMap::new();
+    for (name, declared) in &file.sources {
+        let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-_".contains(c);
+        if name.value.is_empty() || name.value.len() > 64 || !name.value.chars().all(plain) {
+            return Err(at(
+                name.referenced,
+                format!(
+                    "`{}` stands in an URL: use up to 64 lower-case letters, digits, - and _",
+                    name.value
+                ),
+            ));
+        }
+        let provider = Provider::from_name(&declared.provider.value, declared.hmac.clone())
+            .map_err(|e| at(declared.provider.referenced, e.to_string()))?;
+        let automation = AutomationName::try_from(declared.automation.value.as_str())
+            .map_err(|e| at(declared.automation.referenced, e.to_string()))?;
+        if automations.get(&automation).is_none_or(|a| a.flow.is_none()) {
+            return Err(at(
+                declared.automation.referenced,
+                format!(
+                    "the source `{}` sends to the automation `{automation}`, which declares no steps; \
+                     add it under `automations` with at least one step",
+                    name.value
+                ),
+            ));
+        }
+        let mut keys = vec![];
+        for reference in declared.secret.iter().chain(&declared.secrets) {
+            let secret = secrets.resolve(&reference.value).map_err(|e| at(reference.referenced, e))?;
+            provider.check_secret(&secret).map_err(|e| at(reference.referenced, e.to_string()))?;
+            keys.push(secret);
+        }
+        if keys.is_empty() {
+            return Err(at(
+                name.referenced,
+                format!(
+                    "the source `{}` has no secret, so anybody could send to it; add `secret: env:NAME` or \
+                     `secret: file:PATH` with the signing secret that {} shows",
+                    name.value,
+                    provider.name()
+                ),
+            ));
+        }
+        if declared.key.is_none() && matches!(provider, Provider::Hmac(_)) {
+            return Err(at(
+                name.referenced,
+                format!("the source `{}` needs `key`: the fields that tell its events apart", name.value),
+            ));
+        }
+        let source = Source { provider, secrets: keys, automation, key_fields: declared.key.clone() };
+        sources.insert(name.value.clone(), source);
+    }
+    Ok(sources)
+}

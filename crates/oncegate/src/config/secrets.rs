@@ -1,0 +1,63 @@
+//! Secrets come from the environment or from files; none stands in the configuration itself.
+
+use std::path::Path;
+
+use oncegate_core::secret::Secret;
+
+/// Where `env:NAME` looks.
+pub trait Environment {
+    /// The variable's value, if it is set.
+    fn get(&self, name: &str) -> Option<String>;
+}
+
+/// The process's own environment.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ProcessEnvironment;
+
+impl Environment for ProcessEnvironment {
+    #[expect(clippy::disallowed_methods, reason = "this is where secrets come in")]
+    fn get(&self, name: &str) -> Option<String> {
+        std::env::var(name).ok()
+    }
+}
+
+pub(super) struct Secrets<'a> {
+    pub(super) environment: &'a dyn Environment,
+    /// What relative paths are relative to: the configuration's own folder.
+    pub(super) base: &'a Path,
+}
+
+impl Secrets<'_> {
+    /// Resolves `env:NAME` or `file:PATH`.
+    pub(super) fn resolve(&self, reference: &str) -> Result<Secret, String> {
+        let secret = if let Some(name) = reference.strip_prefix("env:") {
+            let name = name.trim();
+            self.environment
+                .get(name)
+                .ok_or_else(|| {
+                    format!("the environment variable {name} is not set; set it before starting oncegate")
+                })?
+                .into_bytes()
+        } else if let Some(path) = reference.strip_prefix("file:") {
+            let path = self.base.join(path.trim());
+            #[expect(clippy::disallowed_methods, reason = "this is where secrets come in")]
+            let mut bytes = std::fs::read(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+            // Editors end files with a line break that is not part of the secret.
+            while matches!(bytes.last(), Some(b'\n' | b'\r')) {
+                bytes.pop();
+            }
+            bytes
+        } else {
+            return Err("a secret must not stand in this file; write `env:NAME` or `file:PATH`".to_owned());
+        };
+        match secret.iter().all(u8::is_ascii_whitespace) {
+            true => Err(format!("{reference} is empty")),
+            false => Ok(Secret::new(secret)),
+        }
+    }
+
+    /// Whether a text is meant as a reference.
+    pub(super) fn is_reference(text: &str) -> bool {
+        text.starts_with("env:") || text.starts_with("file:")
+    }
+}

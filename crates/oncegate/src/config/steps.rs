@@ -1,0 +1,206 @@
+//! The steps of an automation, from their shape in the file to what the runner works with.
+
+use std::collections::{BTreeMap, HashSet};
+use std::time::Duration;
+
+use http::{HeaderName, Method};
+use oncegate_core::limits;
+use oncegate_runner::flow::{
+    Action, Body, Flow, ForwardStep, HeaderText, HttpStep, KEY_WINDOW, Repeat, Step, Until,
+};
+use serde::Deserialize;
+use serde_json::Value;
+use serde_saphyr::Spanned;
+
+use super::file::Period;
+use super::secrets::Secrets;
+use super::{At, ConfigError};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct StepFile {
+    name: Spanned<String>,
+    #[serde(default)]
+    http: Option<HttpFile>,
+    #[serde(default)]
+    forward: Option<ForwardFile>,
+    #[serde(default)]
+    repeat: Option<RepeatWord>,
+    #[serde(default)]
+    key_window: Option<Period>,
+    #[serde(default)]
+    timeout: Option<Period>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct HttpFile {
+    #[serde(default)]
+    method: Option<Spanned<String>>,
+    url: Spanned<String>,
+    #[serde(default)]
+    headers: BTreeMap<String, Spanned<String>>,
+    #[serde(default)]
+    json: Option<Value>,
+    #[serde(default)]
+    body: Option<String>,
+    #[serde(default)]
+    idempotency_header: Option<Spanned<String>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ForwardFile {
+    url: Spanned<String>,
+    #[serde(default)]
+    json: Option<Value>,
+    #[serde(default)]
+    until: UntilWord,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum RepeatWord {
+    Natural,
+    ByKey,
+    Never,
+}
+
+#[derive(Clone, Copy, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+enum UntilWord {
+    #[default]
+    Finished,
+    Accepted,
+}
+
+/// How long one call may take: long enough for slow APIs, short enough for the shortest TTL.
+const TIMEOUT: (Duration, Duration, Duration) =
+    (Duration::from_secs(1), Duration::from_secs(30), Duration::from_secs(240));
+
+pub(super) fn flow(
+    declared: &[StepFile],
+    secrets: &Secrets<'_>,
+    at: At<'_>,
+) -> Result<Option<Flow>, ConfigError> {
+    let mut names = HashSet::new();
+    let mut steps = vec![];
+    for (number, step) in (1..).zip(declared) {
+        let name = &step.name;
+        if name.value.trim().is_empty() || !names.insert(name.value.clone()) {
+            let message =
+                format!("step {number}: `{}` is blank or used twice; name each step once", name.value);
+            return Err(at(name.referenced, message));
+        }
+        if number > limits::STEPS_MAX {
+            return Err(at(
+                name.referenced,
+                format!("an automation has at most {} steps", limits::STEPS_MAX),
+            ));
+        }
+        let step = one(step, secrets, at)?;
+        let waits = matches!(step.action, Action::Forward(ForwardStep { until: Until::Finished, .. }));
+        if waits && number < declared.len() {
+            return Err(at(
+                name.referenced,
+                format!(
+                    "step `{}` ends the automation: its hook calls done_url; make it the last step, or declare \
+                     `until: accepted`",
+                    name.value
+                ),
+            ));
+        }
+        steps.push(step);
+    }
+    Ok((!steps.is_empty()).then_some(Flow { steps }))
+}
+
+fn one(step: &StepFile, secrets: &Secrets<'_>, at: At<'_>) -> Result<Step, ConfigError> {
+    let here = |message: String| at(step.name.referenced, format!("step `{}`: {message}", step.name.value));
+    let action = match (&step.http, &step.forward) {
+        (Some(declared), None) => Action::Http(http(declared, secrets, at)?),
+        (None, Some(declared)) => Action::Forward(forward(declared, secrets, at)?),
+        _ => return Err(here("declare one of `http` and `forward`".to_owned())),
+    };
+    let timeout = step.timeout.map_or(TIMEOUT.1, |p| p.0);
+    if timeout < TIMEOUT.0 || timeout > TIMEOUT.2 {
+        return Err(here("timeout must be from 1s to 240s".to_owned()));
+    }
+    let window = step.key_window.map_or(KEY_WINDOW, |p| p.0);
+    let repeat = match (step.repeat, &action) {
+        (Some(RepeatWord::Natural), _) => Repeat::Natural,
+        (Some(RepeatWord::ByKey), _) => Repeat::ByKey { window },
+        (Some(RepeatWord::Never), _) => Repeat::Never,
+        // RFC 9110 §9.2.2: these mean the same however often they are sent.
+        (None, Action::Http(http)) if http.method.is_idempotent() => Repeat::Natural,
+        (None, Action::Http(_) | Action::Forward(_)) => Repeat::Never,
+    };
+    if step.key_window.is_some() && !matches!(repeat, Repeat::ByKey { .. }) {
+        return Err(here(
+            "key_window says how long the receiver remembers keys; declare `repeat: by_key` too".into(),
+        ));
+    }
+    Ok(Step { name: step.name.value.clone(), action, repeat, timeout })
+}
+
+fn http(declared: &HttpFile, secrets: &Secrets<'_>, at: At<'_>) -> Result<HttpStep, ConfigError> {
+    let method = match &declared.method {
+        None => Method::POST,
+        Some(word) => word
+            .value
+            .to_ascii_uppercase()
+            .parse()
+            .map_err(|_| at(word.referenced, format!("`{}` is not an HTTP method", word.value)))?,
+    };
+    let mut headers = vec![];
+    for (name, value) in &declared.headers {
+        if name.parse::<HeaderName>().is_err() {
+            return Err(at(value.referenced, format!("`{name}` is not a header name")));
+        }
+        let text = match Secrets::is_reference(&value.value) {
+            true => HeaderText::Secret(secrets.resolve(&value.value).map_err(|e| at(value.referenced, e))?),
+            false => HeaderText::Template(value.value.clone()),
+        };
+        headers.push((name.clone(), text));
+    }
+    let body = match (&declared.json, &declared.body) {
+        (Some(_), Some(_)) => {
+            return Err(at(declared.url.referenced, "declare one of `json` and `body`, not both".to_owned()));
+        }
+        (Some(json), None) => Body::Json(json.clone()),
+        (None, Some(text)) => Body::Text(text.clone()),
+        (None, None) if matches!(method, Method::POST | Method::PUT | Method::PATCH) => Body::Payload,
+        (None, None) => Body::Empty,
+    };
+    let idempotency_header = match &declared.idempotency_header {
+        None => HeaderName::from_static("idempotency-key"),
+        Some(name) => name
+            .value
+            .parse()
+            .map_err(|_| at(name.referenced, format!("`{}` is not a header name", name.value)))?,
+    };
+    Ok(HttpStep { method, url: url(&declared.url, secrets, at)?, headers, body, idempotency_header })
+}
+
+fn forward(declared: &ForwardFile, secrets: &Secrets<'_>, at: At<'_>) -> Result<ForwardStep, ConfigError> {
+    let until = match declared.until {
+        UntilWord::Finished => Until::Finished,
+        UntilWord::Accepted => Until::Accepted,
+    };
+    Ok(ForwardStep { url: url(&declared.url, secrets, at)?, json: declared.json.clone(), until })
+}
+
+/// A hook's URL is a secret of its own: it may come from the environment or a file.
+fn url(declared: &Spanned<String>, secrets: &Secrets<'_>, at: At<'_>) -> Result<String, ConfigError> {
+    if Secrets::is_reference(&declared.value) {
+        let secret = secrets.resolve(&declared.value).map_err(|e| at(declared.referenced, e))?;
+        return Ok(String::from_utf8_lossy(secret.expose()).trim().to_owned());
+    }
+    match declared.value.starts_with("http://")
+        || declared.value.starts_with("https://")
+        || declared.value.starts_with("{{")
+    {
+        true => Ok(declared.value.clone()),
+        false => Err(at(declared.referenced, format!("`{}` is no http or https URL", declared.value))),
+    }
+}

@@ -1,0 +1,102 @@
+//! The shapes of answers: one claim, one decision.
+
+use http::StatusCode;
+use oncegate_core::claim::State;
+use oncegate_core::decide::{Decision, StopReason};
+use oncegate_core::key::ClaimId;
+use oncegate_core::token::Token;
+use oncegate_store::api::{ClaimView, Claimed};
+use serde_json::{Value, json};
+
+/// The answer to a claim call.
+pub(crate) fn decision(claimed: &Claimed, key: &str, base_url: &str) -> Value {
+    let view = claimed.view.as_ref();
+    let (word, reason, retry_after, note) = match &claimed.decision {
+        Decision::Run(reason) => ("run", reason.as_str(), None, None),
+        // Only events are queued; a claim call always asks to start now.
+        Decision::Queued(reason) => ("queued", reason.as_str(), None, None),
+        Decision::Stop { reason, retry_after, note } => ("stop", reason.as_str(), *retry_after, note.clone()),
+    };
+    let result = match &claimed.decision {
+        Decision::Stop { reason: StopReason::Duplicate, .. } => view.and_then(|v| v.result.as_deref()),
+        _ => None,
+    };
+    let mut answer = json!({
+        "decision": word,
+        "reason": reason,
+        "claim_id": claimed.id,
+        "idempotency_key": key,
+        "processing_state": view.map_or("none", |v| v.claim.processing_state().as_str()),
+        "processing_started_at": view.and_then(|v| v.claim.started_at()),
+        "attempt": view.map_or(0, |v| v.claim.attempt),
+        "token": null,
+        "retry_after_s": retry_after.map(|d| d.as_secs_f64().ceil() as u64),
+        "result": result.and_then(|r| serde_json::from_str::<Value>(r).ok()),
+        "note": note,
+        "done_url": null,
+        "error_url": null,
+        "heartbeat_url": null,
+    });
+    if let (Some(token), Value::Object(members)) = (&claimed.token, &mut answer) {
+        members.insert("token".into(), token.expose().into());
+        for verb in ["done", "error", "heartbeat"] {
+            members.insert(format!("{verb}_url"), capability_url(base_url, claimed.id, verb, token).into());
+        }
+    }
+    answer
+}
+
+fn capability_url(base_url: &str, id: ClaimId, verb: &str, token: &Token) -> String {
+    format!("{base_url}/v1/claims/{id}/{verb}?token={}", token.expose())
+}
+
+/// A claim as lists and finish calls show it.
+pub(crate) fn claim(view: &ClaimView) -> Value {
+    let claim = &view.claim;
+    let (note, cause, due) = match &claim.state {
+        State::Error { note, cause, due, .. } => (Some(note.as_str()), Some(cause.as_str()), *due),
+        State::None { due } => (None, None, *due),
+        State::Processing(lease) => (None, None, lease.deferred_until),
+        State::Done { .. } => (None, None, None),
+    };
+    let (done_at, retain_until) = match &claim.state {
+        State::Done { at, retain_until } => (Some(*at), Some(*retain_until)),
+        State::None { .. } | State::Processing(_) | State::Error { .. } => (None, None),
+    };
+    let stops = view
+        .first_stop_at
+        .map(|since| json!({ "count": view.stops, "since": since, "last": view.last_stop_at }));
+    json!({
+        "claim_id": claim.id,
+        "automation": view.automation,
+        "idempotency_key": view.key,
+        "processing_state": claim.processing_state(),
+        "processing_started_at": claim.started_at(),
+        "attempt": claim.attempt,
+        "record": claim.record,
+        "inbox": view.inbox,
+        "note": note,
+        "error_cause": cause,
+        "due_at": due,
+        "done_at": done_at,
+        "remembered_until": retain_until,
+        "holder": claim.holder_name(),
+        "retries_used": claim.retries_used,
+        "stale_retries_used": claim.stale_retries_used,
+        "parked": claim.parked,
+        "dismissed": claim.dismissed,
+        "mismatch_at": claim.mismatch_at,
+        "late_at": claim.late_at,
+        "run_url": view.run_url,
+        "stopped": stops,
+        "created_at": view.created_at,
+        "updated_at": view.updated_at,
+    })
+}
+
+/// The status of a stop for callers that prefer one (`?stop_status=409`).
+pub(crate) fn stop_status(text: &str) -> Option<StatusCode> {
+    let status: u16 = text.parse().ok()?;
+    // 2xx says "go on" and 5xx says "try again"; neither may mean stop.
+    (400..500).contains(&status).then(|| StatusCode::from_u16(status).ok()).flatten()
+}

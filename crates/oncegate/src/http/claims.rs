@@ -1,0 +1,183 @@
+//! `POST /v1/claims`: may I run?
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::{Extension, Request, State};
+use axum::response::{IntoResponse, Response};
+use http::{HeaderValue, StatusCode, header};
+use oncegate_core::claim::Holder;
+use oncegate_core::decide::{self, Decision, Start, StopReason};
+use oncegate_core::fingerprint::Fingerprint;
+use oncegate_core::key::{AutomationName, IdempotencyKey, RecordName, RunId};
+use oncegate_core::limits;
+use oncegate_core::policy::{Ttl, parse_duration};
+use oncegate_store::api::{ClaimCall, Payload, Target, Workspace};
+use serde_json::{Map, Value};
+
+use super::auth::Actor;
+use super::input::{Fields, Reading, kind};
+use super::problem::Problem;
+use super::{AppState, answer};
+
+const TAKES: &str =
+    "automation, idempotency_key or key_fields, record, run_id, run_url, payload, ttl, wait, stop_status";
+
+pub(crate) async fn claim(
+    State(state): State<Arc<AppState>>,
+    Extension(actor): Extension<Actor>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let mut fields = Fields::read(request, Reading::Strict).await?;
+    let automation = named(&fields.required("automation")?, "automation")?;
+    let key = key(&mut fields)?;
+    let record = fields.text("record")?.map(|t| name::<RecordName>(&t, "record")).transpose()?;
+    let run_id = fields.text("run_id")?.map(|t| name::<RunId>(&t, "run_id")).transpose()?;
+    let run_url = run_url(fields.text("run_url")?)?;
+    let payload = fields.value("payload");
+    let ttl = fields.text("ttl")?.map(|t| ttl(&t)).transpose()?;
+    let wait = fields.text("wait")?.map_or(Ok(Duration::ZERO), |t| wait(&t))?;
+    let stop_status = match fields.text("stop_status")? {
+        None => StatusCode::OK,
+        Some(text) => answer::stop_status(&text)
+            .ok_or_else(|| Problem::field("stop_status", "must be a status from 400 to 499, e.g. 409"))?,
+    };
+    fields.finish(TAKES)?;
+
+    let shown_key = key.to_string();
+    let call = ClaimCall {
+        target: Target::Key { workspace: Workspace::DEFAULT, automation, key },
+        request: decide::Request {
+            start: Start::Now(Holder::Caller { run_id }),
+            fingerprint: payload.as_ref().map(|p| Fingerprint::of(p, &[])),
+            record,
+            ttl,
+            correction: false,
+        },
+        run_url,
+        payload: payload.map(|p| {
+            let json = p.to_string();
+            Payload { body: json.clone().into_bytes(), json }
+        }),
+        actor: actor.0,
+    };
+    let claimed = state.gate.claim(call, wait).await?;
+    let Some(claimed) = claimed else {
+        return Err(Problem::internal("a claim by key was not found"));
+    };
+    let status = match &claimed.decision {
+        Decision::Run(_) | Decision::Queued(_) => StatusCode::OK,
+        Decision::Stop { reason: StopReason::FlagUnreadable, .. } => StatusCode::SERVICE_UNAVAILABLE,
+        Decision::Stop { .. } => stop_status,
+    };
+    let body = answer::decision(&claimed, &shown_key, &state.base_url);
+    let retry_after = body["retry_after_s"].as_u64();
+    let mut response = (status, Json(body)).into_response();
+    if let Some(seconds) = retry_after {
+        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    // The token in it is a secret of this caller.
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    Ok(response)
+}
+
+/// An automation's name from a field or a path.
+pub(crate) fn named(text: &str, field: &str) -> Result<AutomationName, Problem> {
+    AutomationName::try_from(text).map_err(|e| Problem::field(field, e))
+}
+
+fn name<'a, T>(text: &'a str, field: &str) -> Result<T, Problem>
+where
+    T: TryFrom<&'a str>,
+    T::Error: std::fmt::Display,
+{
+    T::try_from(text).map_err(|e| Problem::field(field, e))
+}
+
+fn key(fields: &mut Fields) -> Result<IdempotencyKey, Problem> {
+    let parts = fields.value("key_fields");
+    match (fields.text("idempotency_key")?, parts) {
+        (Some(_), Some(_)) => {
+            Err(Problem::field("key_fields", "is given beside idempotency_key; send one of them"))
+        }
+        (Some(key), None) => name(&key, "idempotency_key"),
+        (None, Some(Value::Object(parts))) => from_parts(&parts),
+        (None, Some(other)) => Err(Problem::field(
+            "key_fields",
+            format!("must be an object of names and values, not {}", kind(&other)),
+        )),
+        (None, None) => Err(Problem::field(
+            "idempotency_key",
+            "is missing or blank; without it every event would be the same one (or send key_fields)",
+        )),
+    }
+}
+
+/// `{"form_id": "f", "submission_id": "s"}` → `form_id=f:submission_id=s`, in the order of the names.
+fn from_parts(parts: &Map<String, Value>) -> Result<IdempotencyKey, Problem> {
+    if parts.is_empty() {
+        return Err(Problem::field(
+            "key_fields",
+            "is empty; name at least one field that tells effects apart",
+        ));
+    }
+    let mut joined: Vec<(&String, String)> = vec![];
+    for (part, value) in parts {
+        let field = format!("key_fields.{part}");
+        let plain = |c: char| c.is_alphanumeric() || "_.-".contains(c);
+        if part.is_empty() || !part.chars().all(plain) {
+            return Err(Problem::field(
+                &field,
+                "has a name with other characters than letters, digits, _ . -",
+            ));
+        }
+        let text = match value {
+            Value::String(s) if !s.trim().is_empty() => s.clone(),
+            Value::Number(n) if n.is_i64() || n.is_u64() => n.to_string(),
+            Value::String(_) | Value::Null => {
+                return Err(Problem::field(&field, "is missing or blank, so this event has no identity"));
+            }
+            other => {
+                return Err(Problem::field(
+                    &field,
+                    format!("must be text or a whole number, not {}", kind(other)),
+                ));
+            }
+        };
+        joined.push((part, format!("{part}={text}")));
+    }
+    joined.sort();
+    let texts: Vec<String> = joined.into_iter().map(|(_, text)| text).collect();
+    IdempotencyKey::join(&texts).map_err(|e| Problem::field("key_fields", e))
+}
+
+fn run_url(text: Option<String>) -> Result<Option<String>, Problem> {
+    let Some(url) = text else { return Ok(None) };
+    let web = url.starts_with("https://") || url.starts_with("http://");
+    if !web
+        || url.len() > limits::RUN_URL_BYTES_MAX
+        || url.chars().any(|c| c.is_control() || c.is_whitespace())
+    {
+        return Err(Problem::field(
+            "run_url",
+            format!("must be an http or https URL of at most {} bytes", limits::RUN_URL_BYTES_MAX),
+        ));
+    }
+    Ok(Some(url))
+}
+
+fn ttl(text: &str) -> Result<Ttl, Problem> {
+    parse_duration(text).and_then(Ttl::new).map_err(|e| Problem::field("ttl", e))
+}
+
+fn wait(text: &str) -> Result<Duration, Problem> {
+    let wait = match text.trim().parse::<u64>() {
+        Ok(seconds) => Duration::from_secs(seconds),
+        Err(_) => parse_duration(text).map_err(|e| Problem::field("wait", e))?,
+    };
+    if wait > limits::WAIT_MAX {
+        return Err(Problem::field("wait", format!("is longer than {} s", limits::WAIT_MAX.as_secs())));
+    }
+    Ok(wait)
+}

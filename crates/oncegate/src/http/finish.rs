@@ -1,0 +1,136 @@
+//! Done, error, heartbeat: what the holder of an attempt says, proved by its token alone.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Path, Request, State};
+use http::HeaderMap;
+use oncegate_core::finish::{Answer, Call, Failed, cut};
+use oncegate_core::key::ClaimId;
+use oncegate_core::limits;
+use oncegate_core::policy::parse_duration;
+use oncegate_core::token::Fence;
+use oncegate_runner::entropy;
+use oncegate_store::api::FinishCall;
+use serde_json::Value;
+use std::time::Duration;
+
+use super::auth::bearer;
+use super::input::{Fields, Reading};
+use super::problem::Problem;
+use super::{AppState, answer};
+
+type Answered = Result<Json<Value>, Problem>;
+
+pub(crate) async fn done(
+    State(state): State<Arc<AppState>>,
+    Path(id): Path<String>,
+    request: Request,
+) -> Answered {
+    let (id, fence, mut fields) = holder(&state, &id, request).await?;
+    let result = fields.value("result").map(|v| v.to_string());
+    let (result, note) = match result {
+        // The effect happened: that must be written down, with or without what it returned.
+        Some(r) if r.len() > limits::RESULT_BYTES_MAX => (
+            None,
+            Some(format!(
+                "done is written; the result is larger than {} bytes and was not kept",
+                limits::RESULT_BYTES_MAX
+            )),
+        ),
+        other => (other, None),
+    };
+    say(&state, id, fence, Call::Done, result, note).await
+}
+
+pub(crate) async fn error(
+    State(state): State<Arc<AppState>>,
+    Path(id): Path<String>,
+    request: Request,
+) -> Answered {
+    let (id, fence, mut fields) = holder(&state, &id, request).await?;
+    let note = match fields.value("note") {
+        Some(Value::String(note)) if !note.trim().is_empty() => cut(&without_controls(&note)),
+        Some(other) if !other.is_string() => cut(&other.to_string()),
+        _ => "the caller reported an error without a note".to_owned(),
+    };
+    // A caller that says nothing about retrying gets none: only it knows whether a repeat is safe.
+    let retryable = fields.flag("retryable").ok().flatten().unwrap_or(false);
+    let retry_after = fields.text("retry_after").ok().flatten().and_then(|t| seconds(&t));
+    let failure = if retryable { Failed::Retryable { retry_after } } else { Failed::Final };
+    say(&state, id, fence, Call::Error { failure, note }, None, None).await
+}
+
+pub(crate) async fn heartbeat(
+    State(state): State<Arc<AppState>>,
+    Path(id): Path<String>,
+    request: Request,
+) -> Answered {
+    let (id, fence, _) = holder(&state, &id, request).await?;
+    say(&state, id, fence, Call::Heartbeat, None, None).await
+}
+
+/// The token may stand in the URL, in the body or in the `Authorization` header.
+async fn holder(state: &AppState, id: &str, request: Request) -> Result<(ClaimId, Fence, Fields), Problem> {
+    let header: HeaderMap = request.headers().clone();
+    let mut fields = Fields::read(request, Reading::Lenient).await?;
+    let token = match fields.text("token")? {
+        Some(token) => token,
+        None => bearer(&header)
+            .ok_or_else(|| Problem::missing_credentials("send the token that the claim was answered with"))?
+            .to_owned(),
+    };
+    let foreign =
+        || Problem::invalid_token("use the done_url, error_url and heartbeat_url of the claim's own answer");
+    let (named, fence) = state.gate.store().secret().read_token(token.trim()).ok_or_else(foreign)?;
+    match ClaimId::parse(id) {
+        Some(id) if id == named => Ok((id, fence, fields)),
+        _ => Err(foreign()),
+    }
+}
+
+async fn say(
+    state: &AppState,
+    id: ClaimId,
+    fence: Fence,
+    call: Call,
+    result: Option<String>,
+    note: Option<String>,
+) -> Answered {
+    let call = FinishCall { id, fence, call, jitter: entropy::jitter(), result, actor: "holder".into() };
+    let Some((said, view)) = state.gate.finish(call).await? else {
+        return Err(Problem::not_found(
+            "there is no such claim; it may have been forgotten after its retention",
+        ));
+    };
+    let claim = answer::claim(&view);
+    let conflict = |problem: Problem| Err(problem.with("claim", claim.clone()));
+    match said {
+        Answer::Accepted | Answer::Unchanged => {
+            let mut answer = claim;
+            answer["answer"] = if said == Answer::Accepted { "accepted" } else { "unchanged" }.into();
+            if let Some(note) = note {
+                answer["note"] = note.into();
+            }
+            Ok(Json(answer))
+        }
+        Answer::AlreadyDone => conflict(Problem::already_done("the claim is done; that stays so")),
+        Answer::NotProcessing => conflict(Problem::not_processing(
+            "this attempt ended in error; claim again when it is due, or call done if the effect did happen",
+        )),
+        Answer::LostClaim => conflict(Problem::lost_claim(format!(
+            "attempt {} no longer holds this claim: it was taken over, reset, or its record was taken. \
+             Nothing was changed, and the claim is listed as late: check for a double effect",
+            fence.attempt
+        ))),
+    }
+}
+
+fn seconds(text: &str) -> Option<Duration> {
+    text.trim().parse().ok().map(Duration::from_secs).or_else(|| parse_duration(text).ok())
+}
+
+/// Notes come from anywhere and go into terminals and lists.
+fn without_controls(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}

@@ -1,0 +1,176 @@
+//! What a caller sent, whichever way: JSON, form fields or the query string, all read into one set of fields.
+//!
+//! No-code tools send numbers as text and empty text for what is missing; both are understood.
+
+use axum::body::Body;
+use axum::extract::Request;
+use bytes::Bytes;
+use http::{HeaderMap, Uri, header};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use oncegate_core::limits;
+use serde_json::{Map, Value};
+
+use super::problem::Problem;
+
+/// Reads a body within a limit of size and time.
+///
+/// # Errors
+/// Too large, too slow, or broken off.
+pub(crate) async fn read_body(body: Body, max: usize) -> Result<Bytes, Problem> {
+    let read = Limited::new(body, max).collect();
+    match tokio::time::timeout(limits::BODY_READ_TIME_MAX, read).await {
+        Err(_) => Err(Problem::body_timeout(format!(
+            "the body did not arrive within {} s",
+            limits::BODY_READ_TIME_MAX.as_secs()
+        ))),
+        Ok(Ok(collected)) => Ok(collected.to_bytes()),
+        Ok(Err(e)) if e.is::<LengthLimitError>() => {
+            Err(Problem::body_too_large(format!("the body is larger than {max} bytes")))
+        }
+        Ok(Err(_)) => Err(Problem::unreadable_body("the body broke off")),
+    }
+}
+
+/// The fields of one request.
+#[derive(Debug, Default)]
+pub(crate) struct Fields {
+    fields: Map<String, Value>,
+}
+
+/// How strictly a body is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reading {
+    /// What is not understood is refused.
+    Strict,
+    /// The token in the URL is what counts: a finish call is not refused for its body.
+    Lenient,
+}
+
+impl Fields {
+    /// Query string and body of a request.
+    pub(crate) async fn read(request: Request, reading: Reading) -> Result<Self, Problem> {
+        let (parts, body) = request.into_parts();
+        let mut fields = Self::query(&parts.uri);
+        let body = match read_body(body, limits::API_BODY_BYTES_MAX).await {
+            Ok(body) => body,
+            Err(_) if reading == Reading::Lenient => Bytes::new(),
+            Err(problem) => return Err(problem),
+        };
+        match Self::body(&parts.headers, &body) {
+            Ok(body) => fields.merge(body, reading)?,
+            Err(_) if reading == Reading::Lenient => {}
+            Err(problem) => return Err(problem),
+        }
+        Ok(fields)
+    }
+
+    /// The query string alone.
+    pub(crate) fn query(uri: &Uri) -> Self {
+        Self { fields: form(uri.query().unwrap_or_default().as_bytes()) }
+    }
+
+    fn body(headers: &HeaderMap, body: &[u8]) -> Result<Map<String, Value>, Problem> {
+        if body.iter().all(u8::is_ascii_whitespace) {
+            return Ok(Map::new());
+        }
+        let content_type =
+            headers.get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
+        let kind = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+        // `curl -d '{…}'` announces a form and sends JSON; no form starts with a brace.
+        let looks_like_json = body.iter().find(|b| !b.is_ascii_whitespace()) == Some(&b'{');
+        match kind.as_str() {
+            _ if looks_like_json || kind.ends_with("json") => match serde_json::from_slice(body) {
+                Ok(Value::Object(fields)) => Ok(fields),
+                Ok(_) => Err(Problem::unreadable_body("the body must be a JSON object")),
+                Err(e) => Err(Problem::unreadable_body(format!("the body is not JSON: {e}"))),
+            },
+            "application/x-www-form-urlencoded" | "" => Ok(form(body)),
+            other => Err(Problem::unsupported_content_type(format!(
+                "`{other}` is not understood; send application/json or application/x-www-form-urlencoded"
+            ))),
+        }
+    }
+
+    fn merge(&mut self, body: Map<String, Value>, reading: Reading) -> Result<(), Problem> {
+        for (name, value) in body {
+            match self.fields.get(&name) {
+                Some(other) if *other != value && reading == Reading::Strict => {
+                    return Err(Problem::field(
+                        &name,
+                        "is given twice, in the query and in the body, and differs",
+                    ));
+                }
+                // The URL was made by oncegate; what a no-code tool adds to the body is not to replace it.
+                Some(_) => {}
+                None => {
+                    self.fields.insert(name, value);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes a text field; blank counts as absent, whole numbers count as text.
+    pub(crate) fn text(&mut self, name: &str) -> Result<Option<String>, Problem> {
+        match self.fields.remove(name) {
+            None | Some(Value::Null) => Ok(None),
+            Some(Value::String(s)) if s.trim().is_empty() => Ok(None),
+            Some(Value::String(s)) => Ok(Some(s)),
+            Some(Value::Number(n)) if n.is_i64() || n.is_u64() => Ok(Some(n.to_string())),
+            Some(other) => Err(Problem::field(name, format!("must be text, not {}", kind(&other)))),
+        }
+    }
+
+    /// Takes a text field that must be there.
+    pub(crate) fn required(&mut self, name: &str) -> Result<String, Problem> {
+        self.text(name)?.ok_or_else(|| Problem::field(name, "is missing or blank"))
+    }
+
+    /// Takes a yes-or-no field.
+    pub(crate) fn flag(&mut self, name: &str) -> Result<Option<bool>, Problem> {
+        match self.fields.remove(name) {
+            None | Some(Value::Null) => Ok(None),
+            Some(Value::Bool(b)) => Ok(Some(b)),
+            Some(Value::String(s)) => match s.trim().to_ascii_lowercase().as_str() {
+                "" => Ok(None),
+                "true" | "1" | "yes" => Ok(Some(true)),
+                "false" | "0" | "no" => Ok(Some(false)),
+                _ => Err(Problem::field(name, "must be true or false")),
+            },
+            Some(_) => Err(Problem::field(name, "must be true or false")),
+        }
+    }
+
+    /// Takes any JSON value. Text that is JSON stays text: only the sender knows which it meant.
+    pub(crate) fn value(&mut self, name: &str) -> Option<Value> {
+        self.fields.remove(name).filter(|v| !v.is_null())
+    }
+
+    /// Refuses what is left: a misspelt field must not be ignored.
+    pub(crate) fn finish(self, takes: &str) -> Result<(), Problem> {
+        match self.fields.keys().next() {
+            None => Ok(()),
+            Some(name) => Err(Problem::field(name, format!("is not known here; this call takes {takes}"))),
+        }
+    }
+}
+
+fn form(bytes: &[u8]) -> Map<String, Value> {
+    let mut fields = Map::new();
+    for (name, value) in form_urlencoded::parse(bytes) {
+        fields.insert(name.into_owned(), Value::String(value.into_owned()));
+    }
+    fields
+}
+
+/// How JSON calls a value's type.
+pub(crate) fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "true or false",
+        Value::Number(_) => "a fractional or huge number",
+        Value::String(_) => "text",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "an object",
+    }
+}

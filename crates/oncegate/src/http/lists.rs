@@ -1,0 +1,171 @@
+//! Reading: claims, the inbox, what was rejected, the audit.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Path, State};
+use http::Uri;
+use oncegate_core::claim::ProcessingState;
+use oncegate_core::inbox::InboxList;
+use oncegate_core::key::IdempotencyKey;
+use oncegate_core::limits;
+use oncegate_store::api::{DeliveryRow, Filter, Page, Workspace};
+use serde_json::{Map, Value, json};
+
+use super::acts::claim_id;
+use super::claims::named;
+use super::input::Fields;
+use super::problem::Problem;
+use super::{AppState, answer};
+
+type Answered = Result<Json<Value>, Problem>;
+
+const WORKSPACE: Workspace = Workspace::DEFAULT;
+const ROWS_DEFAULT: u32 = 100;
+
+fn paging(fields: &mut Fields) -> Result<(Option<i64>, u32), Problem> {
+    let before = match fields.text("cursor")? {
+        None => None,
+        Some(text) => {
+            Some(text.parse().map_err(|_| Problem::field("cursor", "is not one that this server gave"))?)
+        }
+    };
+    let limit = match fields.text("limit")? {
+        None => ROWS_DEFAULT,
+        Some(text) => text
+            .parse()
+            .ok()
+            .filter(|n| (1..=limits::PAGE_ROWS_MAX).contains(n))
+            .ok_or_else(|| Problem::field("limit", format!("must be 1 to {}", limits::PAGE_ROWS_MAX)))?,
+    };
+    Ok((before, limit))
+}
+
+fn page<T>(name: &str, page: Page<T>, show: impl Fn(&T) -> Value) -> Json<Value> {
+    let rows: Vec<Value> = page.rows.iter().map(show).collect();
+    let mut answer = Map::new();
+    answer.insert(name.to_owned(), rows.into());
+    answer.insert("next_cursor".into(), page.next.map(|n| n.to_string()).into());
+    Json(answer.into())
+}
+
+pub(crate) async fn claims(State(state): State<Arc<AppState>>, uri: Uri) -> Answered {
+    let mut fields = Fields::query(&uri);
+    let (before, limit) = paging(&mut fields)?;
+    let inbox = match fields.text("inbox")? {
+        None => None,
+        Some(text) => Some(
+            InboxList::parse(&text)
+                .filter(|list| *list != InboxList::Rejected)
+                .ok_or_else(|| Problem::field("inbox", "must be stuck, error, mismatch, parked or late"))?,
+        ),
+    };
+    let processing_state = match fields.text("state")? {
+        None => None,
+        Some(text) => Some(
+            serde_json::from_value::<ProcessingState>(text.into())
+                .map_err(|_| Problem::field("state", "must be none, processing, done or error"))?,
+        ),
+    };
+    let automation = fields.text("automation")?.map(|t| named(&t, "automation")).transpose()?;
+    let key = fields.text("idempotency_key")?;
+    fields.finish("inbox, state, automation, idempotency_key, cursor, limit")?;
+    let store = state.gate.store();
+    if let Some(key) = key {
+        let automation = automation
+            .ok_or_else(|| Problem::field("idempotency_key", "is looked up together with its automation"))?;
+        let key = IdempotencyKey::try_from(key.as_str()).map_err(|e| Problem::field("idempotency_key", e))?;
+        let view = match store.find(WORKSPACE, automation, key).await? {
+            Some(id) => store.show(id).await?,
+            None => None,
+        };
+        return Ok(page("claims", Page { rows: view.into_iter().collect(), next: None }, answer::claim));
+    }
+    let filter = Filter { inbox, state: processing_state, automation, before, limit };
+    Ok(page("claims", store.list(WORKSPACE, filter).await?, answer::claim))
+}
+
+pub(crate) async fn claim(State(state): State<Arc<AppState>>, Path(id): Path<String>) -> Answered {
+    let id = claim_id(&id)?;
+    let store = state.gate.store();
+    let Some(view) = store.show(id).await? else {
+        return Err(Problem::not_found(
+            "there is no such claim; it may have been forgotten after its retention",
+        ));
+    };
+    let flow = state.gate.book().automation(&view.automation).flow;
+    let mut shown = answer::claim(&view);
+    shown["result"] = view.result.as_deref().and_then(|r| serde_json::from_str(r).ok()).unwrap_or_default();
+    shown["history"] = json!(store.history(id).await?);
+    if let Some(work) = store.work(id).await? {
+        // What was declared but not started is part of the story of an error.
+        let steps: Vec<Value> = flow
+            .iter()
+            .flat_map(|f| &f.steps)
+            .map(|step| {
+                let calls: Vec<_> = work.steps.iter().filter(|c| c.step == step.name).collect();
+                let outcome = match calls
+                    .iter()
+                    .rev()
+                    .find(|c| c.outcome == oncegate_store::api::StepOutcome::Succeeded)
+                {
+                    Some(call) => json!(call.outcome),
+                    None => calls.last().map_or(json!("not_started"), |call| json!(call.outcome)),
+                };
+                json!({ "step": step.name, "outcome": outcome, "calls": calls.len() })
+            })
+            .collect();
+        shown["steps"] = steps.into();
+        shown["calls"] = json!(work.steps);
+        shown["payload"] = work.payload.and_then(|p| serde_json::from_str(&p.json).ok()).unwrap_or_default();
+    }
+    Ok(Json(shown))
+}
+
+pub(crate) async fn inbox(State(state): State<Arc<AppState>>) -> Answered {
+    let counts = state.gate.store().counts(WORKSPACE).await?;
+    let counts: Map<String, Value> =
+        counts.into_iter().map(|(list, n)| (list.as_str().to_owned(), n.into())).collect();
+    Ok(Json(counts.into()))
+}
+
+pub(crate) async fn rejected(State(state): State<Arc<AppState>>, uri: Uri) -> Answered {
+    let mut fields = Fields::query(&uri);
+    let (before, limit) = paging(&mut fields)?;
+    fields.finish("cursor, limit")?;
+    Ok(page("rejected", state.gate.store().rejected(WORKSPACE, before, limit).await?, delivery))
+}
+
+pub(crate) async fn rejected_one(State(state): State<Arc<AppState>>, Path(id): Path<String>) -> Answered {
+    let found = match id.parse() {
+        Ok(id) => state.gate.store().delivery(WORKSPACE, id).await?,
+        Err(_) => None,
+    };
+    let row = found.ok_or_else(|| Problem::not_found("there is no such delivery"))?;
+    let mut shown = delivery(&row);
+    let body = row.body.unwrap_or_default();
+    match String::from_utf8(body) {
+        Ok(text) => shown["body"] = text.into(),
+        Err(e) => shown["body_base64"] = data_encoding::BASE64.encode(e.as_bytes()).into(),
+    }
+    Ok(Json(shown))
+}
+
+fn delivery(row: &DeliveryRow) -> Value {
+    json!({
+        "id": row.id,
+        "source": row.source,
+        "automation": row.automation,
+        "received_at": row.received_at,
+        "verdict": row.verdict,
+        "reason": row.reason,
+        "settled_at": row.settled_at,
+    })
+}
+
+pub(crate) async fn audit(State(state): State<Arc<AppState>>, uri: Uri) -> Answered {
+    let mut fields = Fields::query(&uri);
+    let (before, limit) = paging(&mut fields)?;
+    fields.finish("cursor, limit")?;
+    Ok(page("audit", state.gate.store().audit(WORKSPACE, before, limit).await?, |row| json!(row)))
+}

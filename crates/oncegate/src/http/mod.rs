@@ -1,0 +1,78 @@
+//! The HTTP way in: translates between requests and the gatekeeper, decides nothing.
+
+mod acts;
+mod answer;
+mod auth;
+mod claims;
+mod finish;
+mod input;
+mod intake;
+mod lists;
+mod problem;
+
+use std::collections::HashMap;
+use std::sync::{Arc, RwLock};
+
+use axum::Router;
+use axum::middleware;
+use axum::routing::{get, post};
+use oncegate_runner::gatekeeper::Gatekeeper;
+
+use crate::config::Source;
+use problem::Problem;
+
+/// What every handler sees.
+pub(crate) struct AppState {
+    pub(crate) gate: Arc<Gatekeeper>,
+    pub(crate) sources: HashMap<String, Source>,
+    /// Where the URLs in answers point to, without a slash at the end.
+    pub(crate) base_url: String,
+    tokens: RwLock<HashMap<[u8; 32], String>>,
+}
+
+impl AppState {
+    pub(crate) fn new(gate: Arc<Gatekeeper>, sources: HashMap<String, Source>, base_url: String) -> Self {
+        Self { gate, sources, base_url, tokens: RwLock::default() }
+    }
+
+    fn known_token(&self, hash: &[u8; 32]) -> Option<String> {
+        self.tokens.read().unwrap_or_else(std::sync::PoisonError::into_inner).get(hash).cloned()
+    }
+
+    fn remember_token(&self, hash: [u8; 32], name: &str) {
+        self.tokens.write().unwrap_or_else(std::sync::PoisonError::into_inner).insert(hash, name.to_owned());
+    }
+}
+
+/// Every address this server answers at.
+pub(crate) fn router(state: Arc<AppState>) -> Router {
+    let api = Router::new()
+        .route("/v1/claims", post(claims::claim).get(lists::claims))
+        .route("/v1/claims/{id}", get(lists::claim))
+        .route("/v1/claims/{id}/reset", post(acts::reset))
+        .route("/v1/claims/{id}/run-now", post(acts::run_now))
+        .route("/v1/claims/{id}/mark-error", post(acts::mark_error))
+        .route("/v1/claims/{id}/mark-done", post(acts::mark_done))
+        .route("/v1/claims/{id}/dismiss", post(acts::dismiss))
+        .route("/v1/automations/{name}/pause", post(acts::pause))
+        .route("/v1/automations/{name}/resume", post(acts::resume))
+        .route("/v1/inbox", get(lists::inbox))
+        .route("/v1/rejected", get(lists::rejected))
+        .route("/v1/rejected/{id}", get(lists::rejected_one))
+        .route("/v1/rejected/{id}/release", post(intake::release))
+        .route("/v1/audit", get(lists::audit))
+        .route_layer(middleware::from_fn_with_state(Arc::clone(&state), auth::require_token));
+    // These carry the claim's own token. GET and HEAD never act: link previews and browsers send them.
+    let capability = Router::new()
+        .route("/v1/claims/{id}/done", post(finish::done))
+        .route("/v1/claims/{id}/error", post(finish::error))
+        .route("/v1/claims/{id}/heartbeat", post(finish::heartbeat));
+    Router::new()
+        .merge(api)
+        .merge(capability)
+        .route("/in/{source}", post(intake::deliver))
+        .route("/healthz", get(async || "ok\n"))
+        .method_not_allowed_fallback(async || Problem::method_not_allowed("the `Allow` header names it"))
+        .fallback(async || Problem::not_found("no page or call has this address"))
+        .with_state(state)
+}

@@ -1,0 +1,115 @@
+//! Errors as RFC 9457 problem documents with stable codes: what happened, where, and how to mend it.
+
+use axum::response::{IntoResponse, Response};
+use http::{HeaderValue, StatusCode, header};
+use oncegate_store::StoreError;
+use serde_json::{Map, Value, json};
+
+/// One refusal. The code is a promise; the sentence may get better.
+#[derive(Debug)]
+pub(crate) struct Problem {
+    status: StatusCode,
+    code: &'static str,
+    title: &'static str,
+    detail: String,
+    extra: Map<String, Value>,
+}
+
+macro_rules! codes {
+    ($($name:ident = $status:ident, $title:literal;)+) => {
+        impl Problem {
+            $(
+                #[doc = concat!($title, ".")]
+                pub(crate) fn $name(detail: impl std::fmt::Display) -> Self {
+                    Self {
+                        status: StatusCode::$status,
+                        code: stringify!($name),
+                        title: $title,
+                        detail: detail.to_string(),
+                        extra: Map::new(),
+                    }
+                }
+            )+
+        }
+    };
+}
+
+codes! {
+    unreadable_body = BAD_REQUEST, "The body cannot be read";
+    missing_credentials = UNAUTHORIZED, "A token is needed";
+    invalid_credentials = UNAUTHORIZED, "The token is not known";
+    invalid_signature = UNAUTHORIZED, "The signature does not verify";
+    invalid_token = FORBIDDEN, "This token does not belong to this claim";
+    not_found = NOT_FOUND, "There is no such thing";
+    unknown_source = NOT_FOUND, "There is no such source";
+    method_not_allowed = METHOD_NOT_ALLOWED, "This address takes another method";
+    body_timeout = REQUEST_TIMEOUT, "The body did not arrive in time";
+    already_done = CONFLICT, "The effect is done already";
+    not_processing = CONFLICT, "The attempt has ended";
+    lost_claim = CONFLICT, "The claim is held by somebody else by now";
+    live_holder = CONFLICT, "Somebody is working on this claim";
+    needs_verified = CONFLICT, "The effect is done";
+    nothing_to_do = CONFLICT, "The claim is so already";
+    already_running = CONFLICT, "It is running or waiting to run already";
+    no_runner = CONFLICT, "oncegate does not hold this work";
+    body_too_large = PAYLOAD_TOO_LARGE, "The body is too large";
+    unsupported_content_type = UNSUPPORTED_MEDIA_TYPE, "The body's type is not understood";
+    invalid_field = UNPROCESSABLE_ENTITY, "A field is missing or wrong";
+    store_unavailable = SERVICE_UNAVAILABLE, "The store cannot take this now";
+    internal = INTERNAL_SERVER_ERROR, "A fault in oncegate";
+}
+
+impl Problem {
+    /// A field of the request that is missing or wrong.
+    pub(crate) fn field(name: &str, rule: impl std::fmt::Display) -> Self {
+        Self::invalid_field(format!("{name}: {rule}")).with("field", name)
+    }
+
+    /// The same problem with one more member.
+    #[must_use]
+    pub(crate) fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
+        self.extra.insert(name.to_owned(), value.into());
+        self
+    }
+}
+
+impl From<StoreError> for Problem {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Full(_) | StoreError::Busy | StoreError::Closed | StoreError::Database(_) => {
+                tracing::error!(%error, "the store refused a call");
+                Self::store_unavailable(error)
+            }
+            // Nothing a caller could mend; the log says what it was.
+            _ => {
+                tracing::error!(%error, "the store failed");
+                Self::internal("the store failed; the server's log says how")
+            }
+        }
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let mut document = json!({
+            "type": format!("urn:oncegate:error:{}", self.code),
+            "title": self.title,
+            "status": self.status.as_u16(),
+            "detail": self.detail,
+            "code": self.code,
+        });
+        if let Value::Object(members) = &mut document {
+            members.extend(self.extra);
+        }
+        let mut response = (self.status, document.to_string()).into_response();
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        if self.status == StatusCode::UNAUTHORIZED {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        if self.status == StatusCode::SERVICE_UNAVAILABLE {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from_static("5"));
+        }
+        response
+    }
+}

@@ -1,0 +1,7 @@
+//! The binary's own library: configuration, the HTTP way in, and the program's verbs. Everything that decides lives
+//! in the crates below.
+
+pub mod app;
+pub mod cli;
+pub mod config;
+mod http;
