@@ -141,6 +141,9 @@ pub enum ErrorCause {
     AskedToWait,
     /// A person marked it.
     Marked,
+    /// A person marked it although its effect had happened, e.g. one of many duplicates: running it again needs the
+    /// same care as with `done`.
+    MarkedAfterDone,
 }
 
 impl ErrorCause {
@@ -153,6 +156,7 @@ impl ErrorCause {
             Self::Shutdown => "shutdown",
             Self::AskedToWait => "asked_to_wait",
             Self::Marked => "marked",
+            Self::MarkedAfterDone => "marked_after_done",
         }
     }
 }
@@ -249,6 +253,9 @@ pub struct Claim {
     pub resumes_used: u32,
     /// How often a person reset it: what a step did before a reset does not bind the runner after it.
     pub resets: u32,
+    /// The number of resets from which steps count as sent: those before it belong to an effect that is to happen
+    /// anew.
+    pub steps_since: u32,
     /// What its steps left behind.
     pub progress: Progress,
     /// oncegate's own runner does the work, from a stored payload.
@@ -279,6 +286,7 @@ impl Claim {
             stale_retries_used: 0,
             resumes_used: 0,
             resets: 0,
+            steps_since: 0,
             progress: Progress::default(),
             flow: false,
             open_since: now.wall,
@@ -341,11 +349,16 @@ impl Claim {
     /// Starts over as if new: fresh retries, no marks. Numbers never fall, so that no old token holds again.
     pub(crate) fn reopened(mut self, due: Option<Timestamp>, now: Now) -> Self {
         self.generation += 1;
-        self.state = State::None { due };
         self.retries_used = 0;
         self.stale_retries_used = 0;
         self.resumes_used = 0;
         self.resets += 1;
+        // Steps that are done stay done, unless all of it is: then nothing would be left to run.
+        if matches!(self.state, State::Done { .. }) {
+            self.steps_since = self.resets;
+            self.progress = Progress::default();
+        }
+        self.state = State::None { due };
         self.progress.unknown = false;
         self.open_since = now.wall;
         self.parked = None;

@@ -244,7 +244,6 @@ fn known(facts: &Facts, request: &Request, policy: &Policy, now: Now) -> Result<
     {
         let mut claim = claim.clone().reopened(None, now);
         (claim.fingerprint, claim.record, claim.late_at, claim.mismatch_at) = (None, None, None, None);
-        claim.progress = Default::default();
         let reason = RunReason::FirstAfterRetention;
         return Ok(Candidate { claim, reason, corrected: false, caller_went_stale: false });
     }

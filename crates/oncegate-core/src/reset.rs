@@ -67,7 +67,7 @@ pub fn act(claim: &Claim, act: &Act, policy: &Policy, now: Now, boot: Boot) -> R
     let word = claim.processing_state().as_str();
     match act {
         Act::Reset { run_now, confirm_holder, verified } => {
-            if !verified && matches!(claim.state, State::Done { .. }) {
+            if !verified && has_happened(claim) {
                 return Err(Refusal::Done);
             }
             if let State::None { due } = claim.state
@@ -86,9 +86,9 @@ pub fn act(claim: &Claim, act: &Act, policy: &Policy, now: Now, boot: Boot) -> R
         }
         Act::MarkError { note } => {
             let mut marked = claim.clone().reopened(None, now);
-            marked.state =
-                State::Error { at: now.wall, due: None, cause: ErrorCause::Marked, note: cut(note) };
-            marked.progress = claim.progress;
+            let cause = if has_happened(claim) { ErrorCause::MarkedAfterDone } else { ErrorCause::Marked };
+            marked.state = State::Error { at: now.wall, due: None, cause, note: cut(note) };
+            marked.progress.unknown |= claim.progress.unknown;
             Ok(marked)
         }
         Act::MarkDone => match claim.state {
@@ -103,6 +103,11 @@ pub fn act(claim: &Claim, act: &Act, policy: &Policy, now: Now, boot: Boot) -> R
         },
         Act::Dismiss => dismiss(claim, now, boot),
     }
+}
+
+/// Whether the effect is known to have happened, however the claim is marked since.
+fn has_happened(claim: &Claim) -> bool {
+    matches!(claim.state, State::Done { .. } | State::Error { cause: ErrorCause::MarkedAfterDone, .. })
 }
 
 /// A live attempt is cut off only by somebody who names it.
@@ -144,7 +149,6 @@ fn dismiss(claim: &Claim, now: Now, boot: Boot) -> Result<Claim, Refusal> {
         State::None { .. } | State::Error { .. } => {}
     }
     let mut dismissed = looked_at.reopened(None, now);
-    dismissed.progress = claim.progress;
     dismissed.dismissed = true;
     Ok(dismissed)
 }

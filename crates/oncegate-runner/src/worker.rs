@@ -144,11 +144,13 @@ impl Worker {
                 work.automation
             ))));
         };
-        let mut calls = work.steps.clone();
+        let mut calls: Vec<StepCall> =
+            work.steps.iter().filter(|c| c.resets >= attempt.claim.steps_since).cloned().collect();
         let mut result = None;
         for (number, step) in (1..).zip(&flow.steps) {
             let sent: Vec<&StepCall> = calls.iter().filter(|c| c.step == step.name).collect();
-            if sent.iter().any(|c| c.outcome == StepOutcome::Succeeded) {
+            // That a hook took the work is not that its run finished: only its done call says so.
+            if !hands_over(step) && sent.iter().any(|c| c.outcome == StepOutcome::Succeeded) {
                 continue;
             }
             if let Some(why) = self.must_not_repeat(attempt, step, number, &sent) {
@@ -181,11 +183,12 @@ impl Worker {
         number: usize,
         sent: &[&StepCall],
     ) -> Option<Call> {
-        let unknown = sent.iter().any(|c| {
-            c.resets == attempt.claim.resets
-                && matches!(c.outcome, StepOutcome::Unknown | StepOutcome::InFlight)
-        });
-        if !unknown {
+        let is_unknown = |c: &StepCall| match c.outcome {
+            StepOutcome::Unknown | StepOutcome::InFlight => true,
+            StepOutcome::Succeeded => hands_over(step),
+            StepOutcome::Failed => false,
+        };
+        if !sent.iter().any(|c| c.resets == attempt.claim.resets && is_unknown(c)) {
             return None;
         }
         let why = match step.repeat {

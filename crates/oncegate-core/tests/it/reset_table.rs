@@ -84,8 +84,12 @@ fn check_effect(row: Row, before: &Claim, what: &Act, after: &Claim, cell: &str)
     }
     let late = finish(after, before.fence(), &Call::Done, &Policy::default(), NOW, Jitter::NONE);
     assert_eq!(late.answer, Answer::LostClaim, "the old token is void: {cell}");
-    let kept = |c: &Claim| (c.id, c.fingerprint, c.record.clone(), c.flow, c.progress.succeeded);
+    let kept = |c: &Claim| (c.id, c.fingerprint, c.record.clone(), c.flow);
     assert_eq!(kept(after), kept(before), "history, payload and key are kept: {cell}");
+    // Done steps stay done, unless the whole effect was: to run it again is to run all of it again.
+    let all_again = matches!(before.state, State::Done { .. }) && !matches!(what, Act::MarkDone);
+    assert_eq!(after.progress.succeeded, before.progress.succeeded && !all_again, "{cell}");
+    assert_eq!(after.steps_since == after.resets, all_again || before.resets == after.resets, "{cell}");
     assert!(after.attempt >= before.attempt && after.generation > before.generation, "{cell}");
     match (what, &after.state) {
         (Act::Reset { run_now, .. }, State::None { due }) => {
@@ -96,7 +100,15 @@ fn check_effect(row: Row, before: &Claim, what: &Act, after: &Claim, cell: &str)
                 decide(&facts(Some(after.clone()), BOOT), &ask(caller(None)), &Policy::default(), NOW);
             assert_eq!(verdict.decision, Decision::Run(RunReason::First), "{cell}");
         }
-        (Act::MarkError { note }, State::Error { due: None, cause: ErrorCause::Marked, note: tag, .. }) => {
+        (
+            Act::MarkError { note },
+            State::Error {
+                due: None,
+                cause: ErrorCause::Marked | ErrorCause::MarkedAfterDone,
+                note: tag,
+                ..
+            },
+        ) => {
             assert_eq!((note, list_of(after, NOW, BOOT)), (tag, Some(InboxList::Error)), "{cell}");
         }
         (Act::MarkDone, State::Done { .. }) => {

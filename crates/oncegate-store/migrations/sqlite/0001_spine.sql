@@ -35,6 +35,7 @@ CREATE TABLE claims (
     attempt            INTEGER NOT NULL CHECK (attempt >= 0),
     generation         INTEGER NOT NULL CHECK (generation >= 0),
     resets             INTEGER NOT NULL DEFAULT 0 CHECK (resets >= 0),
+    steps_since        INTEGER NOT NULL DEFAULT 0 CHECK (steps_since BETWEEN 0 AND resets),
     fingerprint        BLOB CHECK (fingerprint IS NULL OR length(fingerprint) = 17),
     record             TEXT,
     -- Set only while this claim holds the record: the unique index below is what makes it one holder.
@@ -88,7 +89,8 @@ CREATE TABLE claims (
 CREATE UNIQUE INDEX claims_by_id ON claims (claim_id);
 CREATE UNIQUE INDEX claims_one_holder_per_record ON claims (workspace_id, record_hash) WHERE record_hash IS NOT NULL;
 CREATE INDEX claims_due ON claims (due_at) WHERE due_at IS NOT NULL AND flow = 1;
-CREATE INDEX claims_live ON claims (lease_expires) WHERE processing_state = 'processing';
+-- Not by lease: a heartbeat would then move the row about in the index, and what is live is few rows anyway.
+CREATE INDEX claims_live ON claims (workspace_id, id) WHERE processing_state = 'processing';
 CREATE INDEX claims_error ON claims (workspace_id, id) WHERE processing_state = 'error';
 CREATE INDEX claims_marked ON claims (workspace_id, id)
     WHERE mismatch_at IS NOT NULL OR late_at IS NOT NULL OR parked IS NOT NULL;
@@ -119,6 +121,7 @@ CREATE TABLE record_runs (
     attempt       INTEGER NOT NULL,
     PRIMARY KEY (record_hash, automation_id, at, claim_id, attempt)
 ) STRICT, WITHOUT ROWID;
+CREATE INDEX record_runs_by_date ON record_runs (at);
 
 -- One row per thing that happened to a claim.
 CREATE TABLE history (
@@ -172,7 +175,9 @@ CREATE TABLE deliveries (
     settled_at   INTEGER,
     CHECK (verdict NOT IN ('rejected', 'unverified') OR (body IS NOT NULL AND headers IS NOT NULL))
 ) STRICT;
-CREATE INDEX deliveries_open ON deliveries (verdict, id) WHERE verdict IN ('rejected', 'unverified');
+CREATE INDEX deliveries_open ON deliveries (workspace_id, id) WHERE verdict IN ('rejected', 'unverified');
+-- A condition on one verdict does not qualify for the index above.
+CREATE INDEX deliveries_unverified ON deliveries (id) WHERE verdict = 'unverified';
 CREATE INDEX deliveries_by_claim ON deliveries (claim_id, id) WHERE claim_id IS NOT NULL;
 
 -- What people and their tokens did. Append-only.

@@ -4,6 +4,8 @@
 mod dir;
 mod intake;
 mod migrations;
+#[cfg(test)]
+mod plans;
 mod queries;
 mod readers;
 mod row;

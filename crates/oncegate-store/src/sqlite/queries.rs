@@ -22,9 +22,19 @@ const LIST_OF: &str = "CASE \
     WHEN c.parked IS NOT NULL AND NOT c.dismissed THEN 'parked' \
     WHEN c.late_at IS NOT NULL THEN 'late' END";
 
-/// Rows that can be in any list at all; each arm has an index.
-const CANDIDATES: &str = "(c.processing_state = 'processing' OR c.processing_state = 'error' \
-    OR c.mismatch_at IS NOT NULL OR c.late_at IS NOT NULL OR c.parked IS NOT NULL)";
+const LIVE: &str = "c.processing_state = 'processing'";
+const FAILED: &str = "c.processing_state = 'error'";
+const MARKED: &str = "(c.mismatch_at IS NOT NULL OR c.late_at IS NOT NULL OR c.parked IS NOT NULL)";
+
+/// Rows that can be in a list at all, in the words of the partial index that has them.
+const fn candidates(list: InboxList) -> &'static str {
+    match list {
+        InboxList::Stuck => LIVE,
+        InboxList::Error => FAILED,
+        InboxList::Mismatch | InboxList::Parked | InboxList::Late => MARKED,
+        InboxList::Rejected => "FALSE",
+    }
+}
 
 fn clock_params(workspace: Workspace, now: Now) -> [Value; 3] {
     [
@@ -52,7 +62,7 @@ pub(super) fn list(
         sql.push_str(&condition.replace('@', &format!("?{}", values.len())));
     };
     if let Some(inbox) = filter.inbox {
-        push(&mut sql, &format!(" AND {CANDIDATES} AND ({LIST_OF}) = @"), inbox.as_str().to_owned().into());
+        push(&mut sql, &format!(" AND {} AND ({LIST_OF}) = @", candidates(inbox)), inbox.as_str().to_owned().into());
     }
     if let Some(state) = filter.state {
         push(&mut sql, " AND c.processing_state = @", state.as_str().to_owned().into());
@@ -81,8 +91,13 @@ pub(super) fn counts(
     workspace: Workspace,
     now: Now,
 ) -> Result<Vec<(InboxList, u64)>, StoreError> {
+    let of = |rows: &str| format!("SELECT {LIST_OF} AS list FROM claims c WHERE c.workspace_id = ?1 AND {rows}");
     let sql = format!(
-        "SELECT {LIST_OF} AS list, count(*) FROM claims c WHERE c.workspace_id = ?1 AND {CANDIDATES} GROUP BY list"
+        "SELECT list, count(*) FROM ({} UNION ALL {} UNION ALL {} AND c.processing_state IN ('none', 'done')) \
+         GROUP BY list",
+        of(LIVE),
+        of(FAILED),
+        of(MARKED),
     );
     let mut found = vec![];
     let mut statement = db.prepare_cached(&sql)?;

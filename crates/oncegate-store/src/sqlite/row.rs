@@ -23,7 +23,7 @@ pub(super) struct Stored {
 
 /// Every column that [`read`] wants, `c` being `claims` and `a` its automation.
 pub(super) const SELECT: &str = "SELECT c.id, c.claim_id, c.workspace_id, c.automation_id, c.idempotency_key, \
-    c.processing_state, c.version, c.attempt, c.generation, c.resets, c.fingerprint, c.record, c.record_hash, \
+    c.processing_state, c.version, c.attempt, c.generation, c.resets, c.steps_since, c.fingerprint, c.record, c.record_hash, \
     c.retries_used, c.stale_retries_used, c.resumes_used, c.step_succeeded, c.step_unknown, c.flow, c.dismissed, \
     c.opened_at, c.due_at, c.holder, c.boot, c.run_id, c.run_url, c.processing_started_at, c.lease_renewed, \
     c.lease_ttl, c.same_runs, c.heard_from, c.done_at, c.retain_until, c.result, c.error_at, c.error_cause, \
@@ -98,6 +98,7 @@ pub(super) fn read(r: &Row<'_>) -> Result<Stored, StoreError> {
         stale_retries_used: r.get("stale_retries_used")?,
         resumes_used: r.get("resumes_used")?,
         resets: r.get("resets")?,
+        steps_since: r.get("steps_since")?,
         progress: Progress { succeeded: r.get("step_succeeded")?, unknown: r.get("step_unknown")? },
         flow: r.get("flow")?,
         open_since: need("opened_at")?,
@@ -144,8 +145,8 @@ fn text<T>(
 }
 
 fn cause(word: &str) -> Option<ErrorCause> {
-    use ErrorCause::{AskedToWait, Failed, Marked, OutcomeUnknown, Shutdown, Stale};
-    [Failed, OutcomeUnknown, Stale, Shutdown, AskedToWait, Marked].into_iter().find(|c| c.as_str() == word)
+    use ErrorCause::{AskedToWait, Failed, Marked, MarkedAfterDone, OutcomeUnknown, Shutdown, Stale};
+    [Failed, OutcomeUnknown, Stale, Shutdown, AskedToWait, Marked, MarkedAfterDone].into_iter().find(|c| c.as_str() == word)
 }
 
 fn parked(word: &str) -> Option<Parked> {
@@ -178,11 +179,11 @@ pub(super) fn insert(
     let (workspace, automation, key) = place;
     let mut statement = db.prepare_cached(
         "INSERT INTO claims (claim_id, workspace_id, automation_id, idempotency_key, processing_state, version, \
-         attempt, generation, resets, fingerprint, record, record_hash, retries_used, stale_retries_used, \
+         attempt, generation, resets, steps_since, fingerprint, record, record_hash, retries_used, stale_retries_used, \
          resumes_used, step_succeeded, step_unknown, flow, dismissed, opened_at, due_at, holder, boot, run_id, \
          run_url, processing_started_at, lease_renewed, lease_ttl, lease_expires, same_runs, heard_from, done_at, \
          retain_until, result, error_at, error_cause, note, parked, mismatch_at, late_at, created_at, updated_at) \
-         VALUES (:claim_id, :workspace, :automation, :key, :state, 1, :attempt, :generation, :resets, :fingerprint, \
+         VALUES (:claim_id, :workspace, :automation, :key, :state, 1, :attempt, :generation, :resets, :steps_since, :fingerprint, \
          :record, :record_hash, :retries, :stale_retries, :resumes, :succeeded, :unknown, :flow, :dismissed, \
          :opened, :due, :holder, :boot, :run_id, :run_url, :started, :renewed, :ttl, :expires, :same_runs, \
          :heard, :done_at, :retain, :result, :error_at, :cause, :note, :parked, :mismatch, :late, :now, :now)",
@@ -209,7 +210,7 @@ pub(super) fn update(
 ) -> Result<(), StoreError> {
     let mut statement = db.prepare_cached(
         "UPDATE claims SET processing_state = :state, version = version + 1, attempt = :attempt, \
-         generation = :generation, resets = :resets, fingerprint = :fingerprint, record = :record, \
+         generation = :generation, resets = :resets, steps_since = :steps_since, fingerprint = :fingerprint, record = :record, \
          record_hash = :record_hash, retries_used = :retries, stale_retries_used = :stale_retries, \
          resumes_used = :resumes, step_succeeded = :succeeded, step_unknown = :unknown, flow = :flow, \
          dismissed = :dismissed, opened_at = :opened, due_at = :due, holder = :holder, boot = :boot, \
@@ -287,6 +288,7 @@ fn bind_claim(
         ":attempt": claim.attempt,
         ":generation": claim.generation,
         ":resets": claim.resets,
+        ":steps_since": claim.steps_since,
         ":fingerprint": fingerprint.as_ref().map(|f| &f[..]),
         ":record": claim.record.as_ref().map(RecordName::as_str),
         ":record_hash": record_hash.as_ref().map(|h| &h[..]),

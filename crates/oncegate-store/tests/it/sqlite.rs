@@ -6,14 +6,15 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use oncegate_core::inbox::InboxList;
-use oncegate_store::api::{Filter, PolicyBook, Workspace};
+use oncegate_core::reset::Act;
+use oncegate_store::api::{ActCall, Filter, PolicyBook, Workspace};
 use oncegate_store::clock::{Clock, ManualClock};
 use oncegate_store::sqlite::{Options, Settings, SqliteStore};
 use oncegate_store::{Store, StoreError};
 use rusqlite::Connection;
 
-use crate::conformance::{Asking, Backend, MORNING, Policies, WS, automation, caller, key, scratch, words};
 use crate::conformance::claims::poll_once_and_drop;
+use crate::conformance::{Asking, Backend, MORNING, Policies, WS, automation, caller, key, scratch, words};
 
 /// A data directory of the embedded store, for the conformance suite.
 pub(crate) struct Files {
@@ -201,11 +202,52 @@ async fn history_and_audit_cannot_be_rewritten() {
     store.claim(caller("k")).await.unwrap();
     store.set_paused(WS, automation("welcome"), true, "r".into(), "mia".into()).await.unwrap();
     let db = raw(dir.path());
-    for sql in
-        ["UPDATE history SET actor = 'nobody'", "DELETE FROM history", "UPDATE audit SET actor = 'x'", "DELETE FROM audit"]
-    {
+    for sql in [
+        "UPDATE history SET actor = 'nobody'",
+        "DELETE FROM history",
+        "UPDATE audit SET actor = 'x'",
+        "DELETE FROM audit",
+    ] {
         assert!(db.execute(sql, []).unwrap_err().to_string().contains("append-only"), "{sql}");
     }
+}
+
+/// Change, history and audit are one transaction: what cannot be written down does not happen.
+#[tokio::test]
+async fn a_change_without_its_history_or_audit_row_does_not_happen() {
+    let dir = scratch();
+    let store = open(dir.path()).unwrap();
+    let held = store.claim(caller("k")).await.unwrap().unwrap();
+    let before = store.show(held.id).await.unwrap().unwrap().claim;
+    let act = ActCall {
+        id: held.id,
+        act: Act::MarkError { note: "n".into() },
+        reason: "looked into it".into(),
+        actor: "mia".into(),
+    };
+    let block = |table: &str| {
+        let sql = format!(
+            "DROP TRIGGER IF EXISTS blocked; \
+             CREATE TRIGGER blocked BEFORE INSERT ON {table} BEGIN SELECT RAISE(ABORT, 'blocked'); END"
+        );
+        raw(dir.path()).execute_batch(&sql).unwrap();
+    };
+    block("audit");
+    assert!(store.act(act.clone()).await.is_err());
+    assert!(store.set_paused(WS, automation("welcome"), true, "r".into(), "mia".into()).await.is_err());
+    block("history");
+    assert!(store.act(act).await.is_err());
+    assert!(store.claim(caller("new")).await.is_err());
+    let id = store.find(WS, automation("welcome"), key("new")).await.unwrap().unwrap();
+    assert!(store.show(id).await.unwrap().is_none());
+    assert_eq!(store.show(held.id).await.unwrap().unwrap().claim, before);
+    assert_eq!(store.history(held.id).await.unwrap().len(), 1);
+    raw(dir.path()).execute_batch("DROP TRIGGER blocked").unwrap();
+    assert_eq!(
+        words(&store.claim(caller("new")).await.unwrap().unwrap().decision),
+        "run first",
+        "not paused"
+    );
 }
 
 #[tokio::test]
@@ -263,8 +305,7 @@ async fn callers_gone_before_their_turn_claim_nothing() {
     for _ in 0..4 {
         poll_once_and_drop(&store, caller("k")).await;
     }
-    let (fifth, ()) =
-        tokio::join!(store.claim(caller("k")), async { db.execute_batch("ROLLBACK").unwrap() });
+    let (fifth, ()) = tokio::join!(store.claim(caller("k")), async { db.execute_batch("ROLLBACK").unwrap() });
     let fifth = fifth.unwrap().unwrap();
     assert_eq!(words(&fifth.decision), "run first");
     assert_eq!(store.history(fifth.id).await.unwrap().len(), 1);

@@ -102,7 +102,10 @@ async fn two_thousand_keys_offered_twice_by_fifty_clients_run_once_each() {
         async move {
             while !over.load(Ordering::Relaxed) {
                 store.due(50).await.unwrap();
-                store.list(WS, Filter { inbox: Some(InboxList::Stuck), limit: 50, ..Filter::default() }).await.unwrap();
+                store
+                    .list(WS, Filter { inbox: Some(InboxList::Stuck), limit: 50, ..Filter::default() })
+                    .await
+                    .unwrap();
                 store.counts(WS).await.unwrap();
                 store.reap(50).await.unwrap();
                 store.tick().await.unwrap();
@@ -115,7 +118,9 @@ async fn two_thousand_keys_offered_twice_by_fifty_clients_run_once_each() {
             tokio::spawn(async move {
                 let (mut runs, mut stops) = (0, 0);
                 // Two clients share each key: this one and the one half the round away.
-                for n in (0..KEYS).filter(|n| [client, (client + CLIENTS / 2) % CLIENTS].contains(&(n % CLIENTS))) {
+                for n in
+                    (0..KEYS).filter(|n| [client, (client + CLIENTS / 2) % CLIENTS].contains(&(n % CLIENTS)))
+                {
                     let claimed = store.claim(caller(&format!("k{n}"))).await.unwrap().unwrap();
                     match claimed.decision {
                         Decision::Run(_) => {
@@ -139,7 +144,8 @@ async fn two_thousand_keys_offered_twice_by_fifty_clients_run_once_each() {
     over.store(true, Ordering::Relaxed);
     polling.await.unwrap();
     assert_eq!((runs, stops), (KEYS, KEYS));
-    let finished = Filter { state: Some(oncegate_core::claim::ProcessingState::Done), limit: 500, ..Filter::default() };
+    let finished =
+        Filter { state: Some(oncegate_core::claim::ProcessingState::Done), limit: 500, ..Filter::default() };
     let (mut count, mut before) = (0, None);
     loop {
         let page = store.list(WS, Filter { before, ..finished.clone() }).await.unwrap();

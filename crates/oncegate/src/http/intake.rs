@@ -6,6 +6,7 @@ use axum::Json;
 use axum::extract::{Extension, Path, Request, State};
 use axum::response::{IntoResponse, Response};
 use http::HeaderMap;
+use oncegate_core::decide::StopReason;
 use oncegate_core::key::RecordName;
 use oncegate_core::limits;
 use oncegate_core::webhook::{self, Headers, Reading as Read};
@@ -55,6 +56,7 @@ pub(crate) async fn deliver(
 fn acknowledged(admitted: &[Admitted]) -> Value {
     let status = |one: &Admitted| match one {
         Admitted::Accepted { .. } => "accepted",
+        Admitted::Stopped { reason: StopReason::PayloadMismatch, .. } => "stored, not run: payload mismatch",
         Admitted::Stopped { .. } => "already accepted",
         Admitted::Rejected { .. } => "stored, not run: no identity",
     };

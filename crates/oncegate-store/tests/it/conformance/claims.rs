@@ -47,7 +47,9 @@ async fn of_many_claims_of_one_key_at_once_exactly_one_runs() {
             let tasks: Vec<_> = (0..32)
                 .map(|_| {
                     let store = Arc::clone(&bench);
-                    tokio::spawn(async move { store.claim(caller(&format!("k{round}"))).await.unwrap().unwrap() })
+                    tokio::spawn(
+                        async move { store.claim(caller(&format!("k{round}"))).await.unwrap().unwrap() },
+                    )
                 })
                 .collect();
             let mut tally: HashMap<String, u32> = HashMap::new();
@@ -138,21 +140,21 @@ async fn the_payload_is_kept_byte_for_byte_from_the_first_call_that_brings_one()
 
 #[tokio::test]
 async fn another_payload_or_record_under_one_key_stops_and_marks_the_claim() {
-    let table: [(&str, fn() -> ClaimCall, fn() -> ClaimCall); 2] = [
-        ("payload", || caller("p").with("phone 100"), || caller("p").with("phone 200")),
-        ("record", || caller("r").on("crm:1"), || caller("r").on("crm:2").with("brought by the wrong call")),
+    let table = [
+        ("payload", caller("p").with("phone 100"), caller("p").with("phone 200")),
+        ("record", caller("r").on("crm:1"), caller("r").on("crm:2").with("brought by the wrong call")),
     ];
     for bench in benches() {
-        for (what, first, second) in table {
-            let claimed = bench.ask(first()).await;
+        for (what, first, second) in table.clone() {
+            let claimed = bench.ask(first.clone()).await;
             bench.say_with(&claimed.token.unwrap(), Call::Done, Some("\"secret\"")).await;
-            let stopped = bench.ask(second()).await;
+            let stopped = bench.ask(second).await;
             assert_eq!(words(&stopped.decision), "stop payload_mismatch", "{what}");
             let view = bench.seen(claimed.id).await;
             assert_eq!(view.inbox, Some(InboxList::Mismatch), "{what}");
             assert_eq!(view.claim.mismatch_at, Some(MORNING), "{what}");
             let kept = bench.work(claimed.id).await.unwrap().unwrap().payload;
-            assert_eq!(kept, first().payload, "{what}: the stopped call's payload is not the one meant");
+            assert_eq!(kept, first.payload, "{what}: the stopped call's payload is not the one meant");
         }
     }
 }
@@ -167,21 +169,24 @@ async fn a_correction_by_a_person_replaces_the_payload() {
         assert_eq!(bench.answer(call).await, "run first");
         let kept = bench.work(first.id).await.unwrap().unwrap().payload;
         assert_eq!(kept, caller("k").with("right").payload);
-        assert_eq!(bench.story(first.id).await, ["run first", "error failed", "reset correction", "run first"]);
+        assert_eq!(
+            bench.story(first.id).await,
+            ["run first", "error failed", "reset correction", "run first"]
+        );
     }
 }
 
 #[tokio::test]
 async fn a_caller_may_repeat_its_own_claim_twice_and_gets_the_same_token() {
     for bench in benches() {
-        let first = bench.ask(caller("k").as_run("exec-1:0")).await;
+        let first = bench.ask(caller("k").under_run("exec-1:0")).await;
         for n in 0..2 {
-            let again = bench.ask(caller("k").as_run("exec-1:0")).await;
+            let again = bench.ask(caller("k").under_run("exec-1:0")).await;
             assert_eq!(words(&again.decision), "run same_run", "{n}");
             assert_eq!(again.token, first.token);
         }
-        assert_eq!(bench.answer(caller("k").as_run("exec-1:0")).await, "stop in_progress");
-        assert_eq!(bench.answer(caller("k").as_run("exec-2:0")).await, "stop in_progress");
+        assert_eq!(bench.answer(caller("k").under_run("exec-1:0")).await, "stop in_progress");
+        assert_eq!(bench.answer(caller("k").under_run("exec-2:0")).await, "stop in_progress");
     }
 }
 
@@ -189,11 +194,11 @@ async fn a_caller_may_repeat_its_own_claim_twice_and_gets_the_same_token() {
 #[tokio::test]
 async fn the_run_id_of_an_earlier_attempt_opens_no_later_one() {
     for bench in benches() {
-        let a = bench.ask(caller("k").as_run("exec-a")).await;
+        let a = bench.ask(caller("k").under_run("exec-a")).await;
         bench.say(&a.token.unwrap(), failed()).await;
         bench.live(MINUTE).await;
         assert_eq!(bench.answer(caller("k")).await, "run retry");
-        assert_eq!(bench.answer(caller("k").as_run("exec-a")).await, "stop in_progress");
+        assert_eq!(bench.answer(caller("k").under_run("exec-a")).await, "stop in_progress");
         assert_eq!(bench.seen(a.id).await.claim.holder_name().as_deref(), Some("attempt-2"));
     }
 }
@@ -201,13 +206,17 @@ async fn the_run_id_of_an_earlier_attempt_opens_no_later_one() {
 #[tokio::test]
 async fn a_run_id_seen_on_work_long_finished_names_no_run() {
     for bench in benches() {
-        let old = bench.ask(caller("old").as_run("constant")).await;
+        let old = bench.ask(caller("old").under_run("constant")).await;
         bench.say(&old.token.unwrap(), Call::Done).await;
         bench.live(HOUR).await;
-        bench.ask(caller("a").as_run("constant")).await;
-        assert_eq!(bench.answer(caller("a").as_run("constant")).await, "run same_run", "an hour is not over");
+        bench.ask(caller("a").under_run("constant")).await;
+        assert_eq!(
+            bench.answer(caller("a").under_run("constant")).await,
+            "run same_run",
+            "an hour is not over"
+        );
         bench.live(SECOND).await;
-        assert_eq!(bench.answer(caller("a").as_run("constant")).await, "stop in_progress");
+        assert_eq!(bench.answer(caller("a").under_run("constant")).await, "stop in_progress");
     }
 }
 
@@ -239,7 +248,10 @@ async fn answers_for_claims_that_do_not_exist_are_none() {
         assert!(bench.work(id).await.unwrap().is_none());
         assert!(bench.history(id).await.unwrap().is_empty());
         assert!(bench.find(WS, automation("welcome"), key("k")).await.unwrap().is_none());
-        assert!(bench.audit(WS, None, 10).await.unwrap().rows.is_empty(), "what did not happen is not audited");
+        assert!(
+            bench.audit(WS, None, 10).await.unwrap().rows.is_empty(),
+            "what did not happen is not audited"
+        );
     }
 }
 
@@ -247,9 +259,12 @@ async fn answers_for_claims_that_do_not_exist_are_none() {
 async fn a_key_is_found_under_every_spelling_of_its_automation_and_only_byte_for_byte() {
     for bench in benches() {
         let id = bench.ask(caller("K")).await.id;
-        for (spelling, text, found) in
-            [("welcome", "K", Some(id)), (" WELCOME ", "K", Some(id)), ("welcome", "k", None), ("other", "K", None)]
-        {
+        for (spelling, text, found) in [
+            ("welcome", "K", Some(id)),
+            (" WELCOME ", "K", Some(id)),
+            ("welcome", "k", None),
+            ("other", "K", None),
+        ] {
             let answer = bench.find(WS, automation(spelling), key(text)).await.unwrap();
             // An automation that is known has an id for every key.
             let answer = match answer {

@@ -11,10 +11,16 @@ async fn what_a_holder_says_is_answered_the_same_end_to_end() {
     let table: Vec<(&str, Vec<(Call, Answer)>)> = vec![
         ("done twice", vec![(Call::Done, Answer::Accepted), (Call::Done, Answer::Unchanged)]),
         ("error after done", vec![(Call::Done, Answer::Accepted), (final_error(), Answer::AlreadyDone)]),
-        ("heartbeat after done", vec![(Call::Done, Answer::Accepted), (Call::Heartbeat, Answer::AlreadyDone)]),
+        (
+            "heartbeat after done",
+            vec![(Call::Done, Answer::Accepted), (Call::Heartbeat, Answer::AlreadyDone)],
+        ),
         ("error twice", vec![(final_error(), Answer::Accepted), (failed(), Answer::Unchanged)]),
         ("done after error", vec![(final_error(), Answer::Accepted), (Call::Done, Answer::Accepted)]),
-        ("heartbeat after error", vec![(failed(), Answer::Accepted), (Call::Heartbeat, Answer::NotProcessing)]),
+        (
+            "heartbeat after error",
+            vec![(failed(), Answer::Accepted), (Call::Heartbeat, Answer::NotProcessing)],
+        ),
         ("heartbeat, done", vec![(Call::Heartbeat, Answer::Accepted), (Call::Done, Answer::Accepted)]),
         ("hand back, done", vec![(Call::HandBack, Answer::Accepted), (Call::Done, Answer::Accepted)]),
     ];
@@ -70,7 +76,11 @@ async fn an_old_token_is_refused_and_its_use_is_listed_as_late() {
             }
             let after = bench.seen(claimed.id).await;
             assert_eq!(after.claim.late_at, Some(bench.clock.read().wall), "{name}");
-            assert_eq!(Claim { late_at: None, ..after.claim.clone() }, before, "{name}: nothing else changed");
+            assert_eq!(
+                Claim { late_at: None, ..after.claim.clone() },
+                before,
+                "{name}: nothing else changed"
+            );
             assert_eq!(after.result, None, "{name}");
             assert!(bench.story(claimed.id).await.contains(&"late done".to_owned()), "{name}");
             let list = match name {
@@ -109,12 +119,16 @@ async fn a_retry_comes_due_three_times_and_then_a_person_looks() {
 async fn an_unknown_outcome_is_never_retried_by_itself() {
     for bench in benches() {
         let claimed = bench.ask(caller("k")).await;
-        let call = Call::Error { failure: Failed::Unknown, note: "timed out after the request went out".into() };
+        let call =
+            Call::Error { failure: Failed::Unknown, note: "timed out after the request went out".into() };
         bench.say(&claimed.token.unwrap(), call).await;
         bench.live(HOUR).await;
         assert_eq!(bench.answer(caller("k")).await, "stop needs_review");
         let state = bench.seen(claimed.id).await.claim.state;
-        assert!(matches!(state, State::Error { due: None, cause: ErrorCause::OutcomeUnknown, .. }), "{state:?}");
+        assert!(
+            matches!(state, State::Error { due: None, cause: ErrorCause::OutcomeUnknown, .. }),
+            "{state:?}"
+        );
     }
 }
 
@@ -126,7 +140,8 @@ async fn every_change_has_a_history_row_and_every_act_of_a_person_an_audit_row()
         bench.answer(caller("k")).await;
         let refused = bench.person(one.id, reset()).await;
         assert!(matches!(refused, Acted::Refused(_)), "a live holder has to be named");
-        let confirmed = Act::Reset { run_now: false, confirm_holder: Some("attempt-1".into()), verified: false };
+        let confirmed =
+            Act::Reset { run_now: false, confirm_holder: Some("attempt-1".into()), verified: false };
         bench.person(one.id, confirmed).await;
         let two = bench.ask(caller("k")).await;
         bench.say(&two.token.unwrap(), failed_for_good()).await;
@@ -135,8 +150,15 @@ async fn every_change_has_a_history_row_and_every_act_of_a_person_an_audit_row()
         bench.person(one.id, Act::Dismiss).await;
         assert_eq!(bench.answer(caller("k")).await, "stop dismissed");
         let expected = [
-            "run first", "stop in_progress", "reset processing", "run first", "error failed", "mark_done error",
-            "mark_error done", "dismiss error", "stop dismissed",
+            "run first",
+            "stop in_progress",
+            "reset processing",
+            "run first",
+            "error failed",
+            "mark_done error",
+            "mark_error done",
+            "dismiss error",
+            "stop dismissed",
         ];
         assert_eq!(bench.story(one.id).await, expected);
         let audit = bench.audit(WS, None, 100).await.unwrap().rows;
@@ -169,7 +191,9 @@ async fn done_is_reset_only_when_verified() {
 #[tokio::test]
 async fn run_now_makes_due_only_what_the_gate_itself_runs() {
     for bench in benches() {
-        for (name, call, due) in [("ours", caller("ours").queued(), true), ("theirs", caller("theirs"), false)] {
+        for (name, call, due) in
+            [("ours", caller("ours").queued(), true), ("theirs", caller("theirs"), false)]
+        {
             let id = bench.ask(call).await.id;
             bench.person(id, Act::MarkError { note: "n".into() }).await;
             assert!(bench.due_ids().await.is_empty(), "{name}");

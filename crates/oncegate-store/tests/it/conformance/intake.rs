@@ -42,8 +42,11 @@ async fn each_event_of_a_batch_is_judged_alone_and_answered_in_order() {
     for bench in benches() {
         let batch = || request(vec![event("ev_1", "a"), event("", "b"), event("ev_3", "c")]);
         let first = bench.admit(batch()).await.unwrap();
-        let [Admitted::Accepted { id: one }, Admitted::Rejected { delivery }, Admitted::Accepted { id: three }] =
-            first[..]
+        let [
+            Admitted::Accepted { id: one },
+            Admitted::Rejected { delivery },
+            Admitted::Accepted { id: three },
+        ] = first[..]
         else {
             panic!("{first:?}")
         };
@@ -70,7 +73,8 @@ async fn each_event_of_a_batch_is_judged_alone_and_answered_in_order() {
 #[tokio::test]
 async fn one_key_twice_in_one_request_runs_once() {
     for bench in benches() {
-        let answers = bench.admit(request(vec![event("k", "a"), event("k", "a"), event("k", "b")])).await.unwrap();
+        let answers =
+            bench.admit(request(vec![event("k", "a"), event("k", "a"), event("k", "b")])).await.unwrap();
         let [Admitted::Accepted { id }, ..] = answers[..] else { panic!("{answers:?}") };
         assert_eq!(answers[1], Admitted::Stopped { id, reason: StopReason::InProgress });
         assert_eq!(answers[2], Admitted::Stopped { id, reason: StopReason::PayloadMismatch });
@@ -83,9 +87,13 @@ async fn one_key_twice_in_one_request_runs_once() {
 #[tokio::test]
 async fn a_request_is_stored_whole_or_not_at_all() {
     for bench in benches() {
-        let nowhere = AdmitCall { workspace: Workspace(77), ..request(vec![event("", "a"), event("k", "b")]) };
+        let nowhere =
+            AdmitCall { workspace: Workspace(77), ..request(vec![event("", "a"), event("k", "b")]) };
         assert!(bench.admit(nowhere).await.is_err());
-        assert!(bench.rejected(Workspace(77), None, 10).await.unwrap().rows.is_empty(), "the first event neither");
+        assert!(
+            bench.rejected(Workspace(77), None, 10).await.unwrap().rows.is_empty(),
+            "the first event neither"
+        );
         let unknown = AdmitCall { releases: Some(12_345), ..request(vec![event("k", "a")]) };
         assert!(bench.admit(unknown).await.unwrap().is_empty());
         assert_eq!(bench.find(WS, automation("welcome"), key("k")).await.unwrap(), None);
@@ -95,15 +103,18 @@ async fn a_request_is_stored_whole_or_not_at_all() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_rejected_event_is_released_once_even_if_pressed_by_many_at_once() {
     for bench in benches() {
-        let [Admitted::Rejected { delivery }] = bench.admit(request(vec![event("", "a")])).await.unwrap()[..] else {
+        let [Admitted::Rejected { delivery }] = bench.admit(request(vec![event("", "a")])).await.unwrap()[..]
+        else {
             panic!("it has no identity")
         };
         let presses: Vec<_> = (0..8)
             .map(|n| {
                 let store = Arc::clone(&bench);
                 // Each press meant another key: two of them would be two effects.
-                let call =
-                    AdmitCall { releases: Some(delivery), ..request(vec![event(&format!("rekeyed{n}"), "a")]) };
+                let call = AdmitCall {
+                    releases: Some(delivery),
+                    ..request(vec![event(&format!("rekeyed{n}"), "a")])
+                };
                 tokio::spawn(async move { store.admit(call).await.unwrap() })
             })
             .collect();
@@ -184,7 +195,8 @@ async fn a_paused_automation_takes_events_in_and_runs_none() {
         };
         assert!(pause(true).await);
         assert!(!pause(true).await, "it was paused already");
-        let [Admitted::Accepted { id }] = bench.admit(request(vec![event("k", "a")])).await.unwrap()[..] else {
+        let [Admitted::Accepted { id }] = bench.admit(request(vec![event("k", "a")])).await.unwrap()[..]
+        else {
             panic!("intake goes on")
         };
         assert!(bench.due_ids().await.is_empty());

@@ -29,7 +29,7 @@ impl Storm {
         }
         match rng.below(5) {
             0 => call.queued(),
-            1 => call.as_run(&format!("run{}", rng.below(50))),
+            1 => call.under_run(&format!("run{}", rng.below(50))),
             _ => call,
         }
     }
@@ -71,13 +71,14 @@ impl Storm {
                 None
             }
             17 => {
-                bench.live(Duration::from_secs([1, 20, 120, 960][self.rng.below(4)])).await;
+                bench.live(Duration::from_secs([1, 20, 120, TTL.as_secs()][self.rng.below(4)])).await;
                 None
             }
             18 => {
                 let hours = [1, 2, 22, 23][self.rng.below(4)];
                 let wall = bench.clock.read().wall;
-                let wall = if self.rng.below(2) == 0 { wall.before(HOUR * hours) } else { wall.after(HOUR * hours) };
+                let wall =
+                    if self.rng.below(2) == 0 { wall.before(HOUR * hours) } else { wall.after(HOUR * hours) };
                 bench.clock.set_wall(wall);
                 None
             }
@@ -96,7 +97,9 @@ impl Storm {
     async fn send(&mut self, bench: &Bench, token: &Token) {
         let (id, fence) = bench.secret().read_token(token.expose()).unwrap();
         let (step, idempotency_key, target) = ("mail".into(), "og-1".into(), "POST https://mail.test".into());
-        let Some(call) = bench.begin_step(StepBegin { id, fence, step, idempotency_key, target }).await.unwrap() else {
+        let Some(call) =
+            bench.begin_step(StepBegin { id, fence, step, idempotency_key, target }).await.unwrap()
+        else {
             return;
         };
         let outcome = [StepOutcome::Succeeded, StepOutcome::Failed, StepOutcome::Unknown][self.rng.below(3)];
@@ -148,7 +151,12 @@ async fn filters_agree(bench: &Bench, everything: &[ClaimView]) {
     for state in [Nothing, Processing, Done, Error] {
         for name in AUTOMATIONS {
             for inbox in [None, Some(InboxList::Error), Some(InboxList::Late)] {
-                let filter = Filter { inbox, state: Some(state), automation: Some(automation(name)), ..Filter::default() };
+                let filter = Filter {
+                    inbox,
+                    state: Some(state),
+                    automation: Some(automation(name)),
+                    ..Filter::default()
+                };
                 let found: Vec<_> =
                     bench.all(Filter { limit: 50, ..filter }).await.iter().map(|v| v.row).collect();
                 let expected: Vec<_> = everything
@@ -180,7 +188,11 @@ async fn pages_have_neither_gaps_nor_duplicates_while_rows_are_added() {
         let rest = bench.all(Filter { limit: 10, before: first.next, ..Filter::default() }).await;
         let read: Vec<_> = first.rows.iter().chain(&rest).map(|v| v.claim.id).collect();
         assert_eq!(read, ids);
-        assert_eq!(bench.list(WS, Filter::default()).await.unwrap().rows.len(), 1, "a limit of 0 still goes on");
+        assert_eq!(
+            bench.list(WS, Filter::default()).await.unwrap().rows.len(),
+            1,
+            "a limit of 0 still goes on"
+        );
     }
 }
 

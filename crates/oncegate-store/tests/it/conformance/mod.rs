@@ -226,7 +226,7 @@ pub(crate) trait Asking {
     fn of(self, automation: &str) -> Self;
     fn within(self, workspace: Workspace) -> Self;
     fn on(self, record: &str) -> Self;
-    fn as_run(self, run_id: &str) -> Self;
+    fn under_run(self, run_id: &str) -> Self;
     fn with(self, payload: &str) -> Self;
     fn queued(self) -> Self;
 }
@@ -251,7 +251,7 @@ impl Asking for ClaimCall {
         self
     }
 
-    fn as_run(mut self, run_id: &str) -> Self {
+    fn under_run(mut self, run_id: &str) -> Self {
         let run_id = Some(RunId::try_from(run_id).unwrap());
         self.request.start = Start::Now(Holder::Caller { run_id });
         self
@@ -283,6 +283,7 @@ pub(crate) fn reset() -> Act {
 }
 
 /// A seed for this run: `ONCEGATE_TEST_SEED` at compile time repeats one; it is printed when the test fails.
+#[expect(clippy::print_stdout, reason = "a test that fails by chance can be repeated")]
 pub(crate) fn seed() -> u64 {
     use std::hash::{BuildHasher, Hasher};
     let seed = match option_env!("ONCEGATE_TEST_SEED") {

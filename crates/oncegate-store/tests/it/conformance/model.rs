@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use oncegate_core::claim::{Claim, Holder, Lease, State};
-use oncegate_core::decide::{self, Changes, Decision, Facts, FlagSeen, Hold, RecordHolder, StopReason, Verdict};
+use oncegate_core::decide::{
+    self, Changes, Decision, Facts, FlagSeen, Hold, RecordHolder, StopReason, Verdict,
+};
 use oncegate_core::finish::finish;
 use oncegate_core::key::RunId;
 use oncegate_core::reset;
@@ -20,11 +22,31 @@ const KEYS: [(&str, &str); 3] = [("welcome", "k1"), ("welcome", "k2"), ("hold", 
 
 #[derive(Clone, Debug)]
 enum Op {
-    Claim { key: usize, who: Who, record: Option<usize>, payload: Option<bool>, correction: bool },
-    Finish { key: usize, token: usize, call: Call },
-    Act { key: usize, act: Act },
-    Begin { key: usize, token: usize },
-    End { key: usize, call: usize, outcome: StepOutcome },
+    Claim {
+        key: usize,
+        who: Who,
+        record: Option<usize>,
+        payload: Option<bool>,
+        correction: bool,
+    },
+    Finish {
+        key: usize,
+        token: usize,
+        call: Call,
+    },
+    Act {
+        key: usize,
+        act: Act,
+    },
+    Begin {
+        key: usize,
+        token: usize,
+    },
+    End {
+        key: usize,
+        call: usize,
+        outcome: StepOutcome,
+    },
     Live(u64),
     /// Without ticks.
     Jump(u64),
@@ -48,12 +70,27 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
         2 => Just(Who::Runner),
         1 => Just(Who::Queue),
     ];
-    let claim = (key(), who, prop::option::of(0..2usize), prop::option::of(any::<bool>()), prop::bool::weighted(0.1))
-        .prop_map(|(key, who, record, payload, correction)| Op::Claim { key, who, record, payload, correction });
+    let claim =
+        (key(), who, prop::option::of(0..2usize), prop::option::of(any::<bool>()), prop::bool::weighted(0.1))
+            .prop_map(|(key, who, record, payload, correction)| Op::Claim {
+                key,
+                who,
+                record,
+                payload,
+                correction,
+            });
     let defer = Call::Defer { until: MORNING.after(HOUR), note: "429".into() };
     let unknown = Call::Error { failure: Failed::Unknown, note: "no answer".into() };
-    let calls =
-        vec![Call::Done, failed(), failed_for_good(), unknown, Call::Heartbeat, Call::HandBack, Call::HandOver, defer];
+    let calls = vec![
+        Call::Done,
+        failed(),
+        failed_for_good(),
+        unknown,
+        Call::Heartbeat,
+        Call::HandBack,
+        Call::HandOver,
+        defer,
+    ];
     let named = |name: &str| Act::Reset { run_now: true, confirm_holder: Some(name.into()), verified: true };
     let acts = vec![
         reset(),
@@ -145,13 +182,16 @@ impl Model {
         let record = request.record.clone().or(claim.as_ref().and_then(|c| c.record.clone()));
         let others = || self.rows.iter().filter(|(k, _)| **k != key).map(|(_, r)| r);
         let holder = others().find_map(|r| match &r.claim.state {
-            State::Processing(lease) if lease.holds_record && record.is_some() && r.claim.record == record => {
+            State::Processing(lease)
+                if lease.holds_record && record.is_some() && r.claim.record == record =>
+            {
                 Some(RecordHolder { id: r.claim.id, lease: lease.clone() })
             }
             _ => None,
         });
         let since = now.wall.before(Policy::default().loop_limit.within);
-        let runs = self.first_runs.iter().filter(|(r, a, at)| Some(r) == record.as_ref() && *a == of && *at > since);
+        let runs =
+            self.first_runs.iter().filter(|(r, a, at)| Some(r) == record.as_ref() && *a == of && *at > since);
         let asked = decide::run_id_of(request).cloned();
         let constant = asked.is_some()
             && matches!(&claim, Some(Claim { state: State::Processing(Lease { .. }), .. }))
@@ -198,7 +238,8 @@ impl Model {
             self.pruned.remove(&key);
         }
         let row = self.rows.get_mut(&key).unwrap();
-        let anew = ["run first_after_retention", "queued first_after_retention"].contains(&words(&decision).as_str());
+        let anew = ["run first_after_retention", "queued first_after_retention"]
+            .contains(&words(&decision).as_str());
         if !matches!(decision, Decision::Stop { reason: StopReason::PayloadMismatch, .. })
             && let Some(payload) = &call.payload
             && (corrected || anew || row.payload.is_none())
@@ -274,7 +315,12 @@ async fn play(bench: &mut Bench, ops: Vec<Op>) {
             };
             let stored = stored.unwrap();
             assert_eq!(stored.claim, row.claim, "{op:?} on {:?}", KEYS[*key]);
-            assert_eq!((&stored.result, stored.stops), (&row.result, row.stops), "{op:?} on {:?}", KEYS[*key]);
+            assert_eq!(
+                (&stored.result, stored.stops),
+                (&row.result, row.stops),
+                "{op:?} on {:?}",
+                KEYS[*key]
+            );
             let work = bench.work(*id).await.unwrap().unwrap();
             assert_eq!(work.payload, row.payload, "{op:?} on {:?}", KEYS[*key]);
             let known: Vec<_> = work.steps.iter().map(|s| (s.id, s.outcome)).collect();
@@ -310,7 +356,8 @@ async fn step(bench: &mut Bench, model: &mut Model, op: &Op) {
         }
         Op::Act { key, act } => {
             let Some(row) = model.rows.get_mut(key) else { return };
-            let expected = reset::act(&row.claim, act, &Policies.policy(&automation(KEYS[*key].0)), now, boot);
+            let expected =
+                reset::act(&row.claim, act, &Policies.policy(&automation(KEYS[*key].0)), now, boot);
             match (bench.person(row.claim.id, act.clone()).await, expected) {
                 (Acted::Written(view), Ok(claim)) => {
                     assert_eq!(view.claim, claim);
@@ -323,8 +370,10 @@ async fn step(bench: &mut Bench, model: &mut Model, op: &Op) {
         Op::Begin { key, token } => {
             let Some(token) = model.token(*key, *token) else { return };
             let (id, fence) = bench.secret().read_token(token.expose()).unwrap();
-            let (step, idempotency_key, target) = ("mail".into(), "og-1".into(), "POST https://mail.test".into());
-            let begun = bench.begin_step(StepBegin { id, fence, step, idempotency_key, target }).await.unwrap();
+            let (step, idempotency_key, target) =
+                ("mail".into(), "og-1".into(), "POST https://mail.test".into());
+            let begun =
+                bench.begin_step(StepBegin { id, fence, step, idempotency_key, target }).await.unwrap();
             let row = model.rows.get_mut(key);
             let row =
                 row.filter(|r| r.claim.fence() == fence && matches!(r.claim.state, State::Processing(_)));
@@ -335,9 +384,18 @@ async fn step(bench: &mut Bench, model: &mut Model, op: &Op) {
         }
         Op::End { key, call, outcome } => {
             let Some(row) = model.rows.get(key) else { return };
-            let (Some((number, fence, _)), id) = (row.steps.get(*call).copied(), row.claim.id) else { return };
-            let end =
-                StepEnd { id, fence, call: number, outcome: *outcome, status: None, answer: None, note: None };
+            let (Some((number, fence, _)), id) = (row.steps.get(*call).copied(), row.claim.id) else {
+                return;
+            };
+            let end = StepEnd {
+                id,
+                fence,
+                call: number,
+                outcome: *outcome,
+                status: None,
+                answer: None,
+                note: None,
+            };
             let expected = model.end(*key, *call, *outcome, now);
             assert_eq!(Some(bench.end_step(end).await.unwrap()), expected, "{op:?}");
         }
@@ -366,7 +424,7 @@ fn call(model: &Model, bench: &Bench, (key, who, record, payload, correction): A
     let (of, name) = KEYS[key];
     let mut call = caller(name).of(of);
     match who {
-        Who::Caller(Some(n)) => call = call.as_run(&format!("run{n}")),
+        Who::Caller(Some(n)) => call = call.under_run(&format!("run{n}")),
         Who::Caller(None) => {}
         Who::Queue => call = call.queued(),
         Who::Runner => return model.rows.get(&key).map(|row| runner(row.claim.id, bench.boot())),
@@ -384,7 +442,7 @@ fn call(model: &Model, bench: &Bench, (key, who, record, payload, correction): A
 #[test]
 fn random_calls_leave_the_store_as_the_core_says() {
     let config = Config {
-        cases: option_env!("CASES").map_or(64, |n| n.parse().unwrap()),
+        cases: option_env!("ONCEGATE_TEST_CASES").map_or(64, |n| n.parse().unwrap()),
         max_shrink_iters: 400,
         rng_seed: RngSeed::Fixed(seed()),
         failure_persistence: None,

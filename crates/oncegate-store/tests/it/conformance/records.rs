@@ -32,7 +32,8 @@ async fn a_record_has_one_live_holder_over_all_automations() {
 
 #[tokio::test]
 async fn a_record_is_free_again_once_its_holder_ends() {
-    let ends = [("done", Call::Done), ("error", failed_for_good()), ("retry", failed()), ("back", Call::HandBack)];
+    let ends =
+        [("done", Call::Done), ("error", failed_for_good()), ("retry", failed()), ("back", Call::HandBack)];
     for bench in benches() {
         for (name, end) in ends.clone() {
             let record = format!("crm:{name}");
@@ -99,7 +100,8 @@ async fn too_many_first_runs_of_one_record_look_like_a_loop() {
         }
         assert_eq!(run(100, "welcome").await, "stop loop_suspected");
         assert_eq!(run(101, "other").await, "run first", "the limit is per automation");
-        let parked = bench.all(Filter { inbox: Some(InboxList::Parked), limit: 10, ..Filter::default() }).await;
+        let parked =
+            bench.all(Filter { inbox: Some(InboxList::Parked), limit: 10, ..Filter::default() }).await;
         assert_eq!(parked.len(), 1);
         bench.live(within).await;
         assert_eq!(run(102, "welcome").await, "run first");
@@ -113,7 +115,11 @@ async fn a_stopped_claim_holds_no_record() {
         bench.ask(caller("held").on("crm:1")).await;
         let stopped = bench.ask(caller("k").on("crm:1")).await;
         assert_eq!(words(&stopped.decision), "stop record_busy");
-        assert_eq!(stopped.view.unwrap().inbox, Some(InboxList::Parked), "its caller does not come back by itself");
+        assert_eq!(
+            stopped.view.unwrap().inbox,
+            Some(InboxList::Parked),
+            "its caller does not come back by itself"
+        );
         bench.set_paused(WS, automation("welcome"), true, "r".into(), "mia".into()).await.unwrap();
         assert_eq!(bench.answer(caller("k2").on("crm:2")).await, "stop paused");
         assert_eq!(bench.answer(caller("k3").of("other").on("crm:2")).await, "run first");

@@ -73,7 +73,11 @@ async fn a_restart_raises_the_boot_and_makes_the_runners_orphan_due_at_once() {
         assert!(bench.boot() > boot);
         assert_eq!(bench.due_ids().await, [id], "a caller may still be alive");
         assert_eq!(bench.seen(theirs).await.inbox, None);
-        assert_eq!(bench.answer(caller("other").on("crm:1")).await, "stop record_busy", "the orphan keeps its record");
+        assert_eq!(
+            bench.answer(caller("other").on("crm:1")).await,
+            "stop record_busy",
+            "the orphan keeps its record"
+        );
         let resumed = bench.ask(runner(id, bench.boot())).await;
         assert_eq!(words(&resumed.decision), "run resumed");
         let claim = resumed.view.unwrap().claim;
@@ -209,5 +213,28 @@ async fn only_what_is_done_is_reaped_a_bounded_number_at_a_time() {
         for id in open {
             assert!(bench.show(id).await.unwrap().is_some());
         }
+    }
+}
+
+/// Callers that never call done are told so, instead of being run twice each; one done starts the count anew.
+#[tokio::test]
+async fn after_five_stale_claims_without_a_done_no_more_stale_retry_is_given() {
+    let streak = limits::STALE_STREAK_MAX;
+    for bench in benches() {
+        for n in 0..=streak {
+            bench.ask(caller(&format!("k{n}"))).await;
+        }
+        let finishing = bench.ask(caller("finishes")).await;
+        bench.ask(caller("elsewhere").of("other")).await;
+        bench.live(TTL).await;
+        for n in 0..streak {
+            assert_eq!(bench.answer(caller(&format!("k{n}"))).await, "run stale_retry", "{n}");
+        }
+        assert_eq!(bench.answer(caller(&format!("k{streak}"))).await, "stop needs_review");
+        assert_eq!(bench.answer(caller("elsewhere").of("other")).await, "run stale_retry", "per automation");
+        bench.ask(caller("next")).await;
+        bench.live(TTL).await;
+        assert_eq!(bench.say(&finishing.token.unwrap(), Call::Done).await, Answer::Accepted);
+        assert_eq!(bench.answer(caller("next")).await, "run stale_retry");
     }
 }

@@ -10,9 +10,9 @@ const THEIRS: Workspace = Workspace(2);
 async fn the_same_key_and_record_are_other_ones_in_another_workspace() {
     for bench in benches() {
         bench.add_workspace(THEIRS);
-        let ours = bench.ask(caller("k").on("crm:1").as_run("constant")).await;
+        let ours = bench.ask(caller("k").on("crm:1").under_run("constant")).await;
         assert_eq!(bench.find(THEIRS, automation("welcome"), key("k")).await.unwrap(), None);
-        let theirs = bench.ask(caller("k").within(THEIRS).on("crm:1").as_run("constant")).await;
+        let theirs = bench.ask(caller("k").within(THEIRS).on("crm:1").under_run("constant")).await;
         assert_eq!(words(&theirs.decision), "run first", "neither the key nor the record is held");
         assert_ne!(ours.id, theirs.id);
         for (workspace, id) in [(WS, ours.id), (THEIRS, theirs.id)] {
@@ -22,8 +22,8 @@ async fn the_same_key_and_record_are_other_ones_in_another_workspace() {
         // What ours did long ago says nothing about a run id of theirs.
         bench.say(&ours.token.unwrap(), Call::Done).await;
         bench.live(HOUR * 2).await;
-        let again = bench.ask(caller("k2").within(THEIRS).as_run("constant")).await;
-        let repeated = bench.ask(caller("k2").within(THEIRS).as_run("constant")).await;
+        let again = bench.ask(caller("k2").within(THEIRS).under_run("constant")).await;
+        let repeated = bench.ask(caller("k2").within(THEIRS).under_run("constant")).await;
         assert_eq!(words(&repeated.decision), "run same_run");
         assert_eq!(repeated.token, again.token);
     }
@@ -61,7 +61,8 @@ async fn a_rejected_event_is_neither_seen_nor_released_from_another_workspace() 
     };
     for bench in benches() {
         bench.add_workspace(THEIRS);
-        let [Admitted::Rejected { delivery }] = bench.admit(request(WS, None, None)).await.unwrap()[..] else {
+        let [Admitted::Rejected { delivery }] = bench.admit(request(WS, None, None)).await.unwrap()[..]
+        else {
             panic!("it has no identity")
         };
         assert!(bench.delivery(THEIRS, delivery).await.unwrap().is_none());

@@ -1,0 +1,201 @@
+//! Every statement that a claim's life runs must find its rows by an index: a store with a million claims answers
+//! as fast as an empty one. The statements are the real ones, overheard on the connection.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use oncegate_core::claim::{Boot, Holder};
+use oncegate_core::decide::{Request, Start};
+use oncegate_core::fingerprint::Fingerprint;
+use oncegate_core::finish::{Call, Failed};
+use oncegate_core::inbox::InboxList;
+use oncegate_core::key::{AutomationName, IdempotencyKey, RecordName, RunId, StoreSecret};
+use oncegate_core::policy::Jitter;
+use oncegate_core::reset::Act;
+use oncegate_core::time::{LeaseInstant, Now, Timestamp};
+use rusqlite::Connection;
+use rusqlite::trace::{TraceEvent, TraceEventCodes};
+
+use super::transition::{self, Context};
+use super::{intake, migrations, queries, row, schema_meta};
+use crate::api::{
+    ActCall, AdmitCall, AdmitEvent, ClaimCall, DefaultPolicies, Filter, FinishCall, Payload, PolicyBook,
+    StepBegin, StepEnd, StepOutcome, Target, UnverifiedCall, Workspace,
+};
+
+const NOW: Now = Now { wall: Timestamp::from_secs(1_767_607_200), lease: LeaseInstant(0) };
+const BOOT: Boot = Boot(1);
+const WS: Workspace = Workspace::DEFAULT;
+
+/// Tables that grow with every event; the others have a handful of rows.
+const LARGE: [&str; 8] =
+    ["claims", "payloads", "pruned", "record_runs", "history", "step_calls", "deliveries", "audit"];
+
+/// Walking along an index is walking along a table, unless the index only has the rows that are open.
+const OPEN_ONLY: [&str; 6] = [
+    "claims_live",
+    "claims_error",
+    "claims_marked",
+    "claims_due",
+    "deliveries_open",
+    "deliveries_unverified",
+];
+
+/// Read newest first until the page is full; whatever is skipped on the way belongs to another workspace.
+const PAGES: [&str; 2] =
+    [" FROM audit WHERE workspace_id = ?1 AND id < ?2", " AND c.id < ?4 ORDER BY c.id DESC LIMIT ?5"];
+
+/// What `EXPLAIN QUERY PLAN` says of a statement: a step that reads a large table from end to end.
+fn full_scans(db: &Connection, sql: &str) -> Vec<String> {
+    let mut statement = db.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
+    // Aliases are the first letter of their table in this crate.
+    let is_large = |name: &str| LARGE.iter().any(|t| *t == name || (name.len() == 1 && t.starts_with(name)));
+    let (mut rows, mut scans) = (statement.raw_query(), Vec::new());
+    while let Some(step) = rows.next().unwrap() {
+        let detail: String = step.get(3).unwrap();
+        let mut words = detail.split(' ');
+        let scan = match words.next() {
+            Some("SCAN") => true,
+            // Down the whole table, in the hope of a full page.
+            Some("SEARCH") => detail.ends_with("(rowid<?)") && !PAGES.iter().any(|page| sql.contains(page)),
+            _ => false,
+        };
+        let scanned = scan && words.next().is_some_and(is_large);
+        if scanned && !OPEN_ONLY.iter().any(|index| detail.ends_with(&format!(" {index}"))) {
+            scans.push(detail);
+        }
+    }
+    scans
+}
+
+fn overhear(db: &mut Connection) -> Arc<Mutex<BTreeSet<String>>> {
+    let heard = Arc::new(Mutex::new(BTreeSet::new()));
+    let ear = Arc::clone(&heard);
+    let hear = move |event: TraceEvent<'_>| {
+        // Lines that begin with `--` are steps of triggers.
+        if let TraceEvent::Stmt(_, sql) = event
+            && !sql.starts_with("--")
+        {
+            ear.lock().unwrap().insert(sql.to_owned());
+        }
+    };
+    db.trace_v2(TraceEventCodes::SQLITE_TRACE_STMT, Some(hear)).unwrap();
+    heard
+}
+
+fn claim_call(key: &str, start: Start) -> ClaimCall {
+    ClaimCall {
+        target: Target::Key {
+            workspace: WS,
+            automation: AutomationName::try_from("welcome").unwrap(),
+            key: IdempotencyKey::try_from(key).unwrap(),
+        },
+        request: Request {
+            start,
+            fingerprint: None,
+            record: Some(RecordName::try_from("crm:1").unwrap()),
+            ttl: None,
+            correction: false,
+        },
+        run_url: None,
+        payload: Some(Payload { body: vec![], json: "{}".into() }),
+        actor: "token:crm".into(),
+    }
+}
+
+/// One claim through everything that can happen to it.
+fn live_a_life(db: &Connection, secret: &StoreSecret) {
+    let policies: Arc<dyn PolicyBook> = Arc::new(DefaultPolicies::default());
+    let cx = Context { db, secret, policies: &policies, now: NOW, boot: BOOT };
+    let caller = || Start::Now(Holder::Caller { run_id: Some(RunId::try_from("run").unwrap()) });
+    let held = cx.claim(&claim_call("k", caller())).unwrap().unwrap();
+    cx.claim(&claim_call("k", caller())).unwrap();
+    let (id, fence) = (held.id, held.view.unwrap().claim.fence());
+    let (step, idempotency_key, target) = ("mail".into(), "og-1".into(), "POST https://mail.test".into());
+    let call = cx.begin_step(&StepBegin { id, fence, step, idempotency_key, target }).unwrap().unwrap();
+    let outcome = StepOutcome::Succeeded;
+    cx.end_step(&StepEnd { id, fence, call, outcome, status: None, answer: None, note: None }).unwrap();
+    let failure = Failed::Retryable { retry_after: None };
+    for call in [Call::Heartbeat, Call::Error { failure, note: "503".into() }, Call::Done] {
+        let (result, actor) = (None, "token:crm".to_owned());
+        cx.finish(&FinishCall { id, fence, call, jitter: Jitter::NONE, result, actor }).unwrap();
+    }
+    let act = Act::MarkError { note: "n".into() };
+    cx.act(&ActCall { id, act, reason: "r".into(), actor: "mia".into() }).unwrap();
+    // Stale, then taken over by another key of its record.
+    cx.claim(&claim_call("stale", caller())).unwrap();
+    let later = Now { lease: LeaseInstant(3_600_000), ..NOW };
+    Context { now: later, ..cx }.claim(&claim_call("taker", caller())).unwrap();
+    admit(&cx);
+    read_all(db);
+    let years = Now { wall: NOW.wall.after(std::time::Duration::from_secs(3 * 366 * 86_400)), ..NOW };
+    Context { now: NOW, ..cx }.claim(&claim_call("k2", Start::Queue)).unwrap();
+    transition::reap(db, years, 100).unwrap();
+}
+
+fn admit(cx: &Context<'_>) {
+    let automation = AutomationName::try_from("welcome").unwrap();
+    let source = "typeform".to_owned();
+    let event = |identity| AdmitEvent {
+        identity,
+        fingerprint: Fingerprint::of(&serde_json::Value::Null, &[]),
+        json: "{}".into(),
+        record: None,
+    };
+    let unverified = UnverifiedCall {
+        workspace: WS,
+        source: source.clone(),
+        automation: automation.clone(),
+        headers: "{}".into(),
+        body: vec![],
+        reason: "no".into(),
+    };
+    let released = cx.keep_unverified(&unverified).unwrap();
+    let call = AdmitCall {
+        workspace: WS,
+        source,
+        automation: automation.clone(),
+        headers: "{}".into(),
+        body: vec![],
+        events: vec![event(Ok(IdempotencyKey::try_from("e").unwrap())), event(Err("no id".into()))],
+        releases: Some(released),
+        actor: "mia".into(),
+    };
+    cx.admit(&call).unwrap();
+    cx.set_paused(WS, &automation, true, "r", "mia").unwrap();
+}
+
+fn read_all(db: &Connection) {
+    let claims = queries::list(db, WS, &Filter { limit: 10, ..Filter::default() }, NOW, BOOT).unwrap();
+    // What is rejected is never a claim: SQLite sees the constant FALSE before it reads anything.
+    for list in InboxList::ALL.into_iter().filter(|l| *l != InboxList::Rejected) {
+        let filter = Filter { inbox: Some(list), limit: 10, ..Filter::default() };
+        queries::list(db, WS, &filter, NOW, BOOT).unwrap();
+    }
+    let id = claims.rows[0].claim.id;
+    row::load(db, id).unwrap();
+    queries::history(db, id).unwrap();
+    queries::work(db, id).unwrap();
+    queries::counts(db, WS, NOW).unwrap();
+    queries::audit(db, WS, None, 10).unwrap();
+    queries::due(db, NOW, BOOT, 10).unwrap();
+    transition::next_due(db).unwrap();
+    intake::rejected(db, WS, None, 10).unwrap();
+    intake::delivery(db, WS, 1).unwrap();
+}
+
+#[test]
+fn no_statement_reads_a_large_table_from_end_to_end() {
+    let mut db = Connection::open_in_memory().unwrap();
+    migrations::migrate(&mut db, Path::new("memory")).unwrap();
+    let meta = schema_meta::open(&mut db, [7; 32], NOW.wall).unwrap();
+    let heard = overhear(&mut db);
+    live_a_life(&db, &meta.secret);
+    db.trace_v2(TraceEventCodes::empty(), None::<fn(TraceEvent<'_>)>).unwrap();
+    let heard = heard.lock().unwrap();
+    assert!(heard.len() > 30, "{} statements were heard", heard.len());
+    let bad: Vec<_> =
+        heard.iter().map(|sql| (full_scans(&db, sql), sql)).filter(|(scans, _)| !scans.is_empty()).collect();
+    assert!(bad.is_empty(), "{bad:#?}");
+}
