@@ -295,6 +295,25 @@ async fn one_failing_call_in_a_batch_does_not_fail_its_neighbours() {
     }
 }
 
+/// C18's root cause: a transaction that reads first and writes later fails at once when somebody wrote between.
+#[tokio::test]
+async fn somebody_who_writes_with_a_shell_delays_a_claim_and_does_not_break_it() {
+    let dir = scratch();
+    let store = open(dir.path()).unwrap();
+    let db = raw(dir.path());
+    for n in 0..30 {
+        db.execute_batch("BEGIN IMMEDIATE; UPDATE workspaces SET name = name || '.'").unwrap();
+        let release = async {
+            for _ in 0..1_000 {
+                tokio::task::yield_now().await;
+            }
+            db.execute_batch("COMMIT").unwrap();
+        };
+        let (claimed, ()) = tokio::join!(store.claim(caller(&format!("k{n}"))), release);
+        assert_eq!(words(&claimed.unwrap().unwrap().decision), "run first");
+    }
+}
+
 /// C44 with the timing made certain: four callers are gone before the writer gets its turn.
 #[tokio::test]
 async fn callers_gone_before_their_turn_claim_nothing() {

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use oncegate_core::claim::ProcessingState;
 use oncegate_core::inbox::{InboxList, list_of};
+use oncegate_core::limits;
 use oncegate_store::api::{StepBegin, StepEnd, StepOutcome};
 
 use super::*;
@@ -213,5 +214,30 @@ async fn the_audit_is_read_page_by_page_newest_first() {
             }
         }
         assert_eq!(reasons, (0..12).rev().map(|n| format!("r{n}")).collect::<Vec<_>>());
+    }
+}
+
+/// One millisecond on either side of each border by which time alone moves a claim into a list.
+#[tokio::test]
+async fn lists_and_the_core_agree_on_the_last_millisecond() {
+    let ms = Duration::from_millis(1);
+    for bench in benches() {
+        let stuck = async || {
+            let view = bench.all(Filter { limit: 1, ..Filter::default() }).await.pop().unwrap();
+            let listed =
+                bench.all(Filter { inbox: Some(InboxList::Stuck), limit: 1, ..Filter::default() }).await;
+            assert_eq!(view.inbox == Some(InboxList::Stuck), listed.len() == 1);
+            listed.len() == 1
+        };
+        bench.ask(caller("k")).await;
+        for (ahead, shown) in [(limits::CLOCK_SLACK, false), (limits::CLOCK_SLACK + ms, true)] {
+            bench.clock.set_wall(MORNING.before(ahead));
+            assert_eq!(stuck().await, shown, "started {ahead:?} ahead of the clock");
+        }
+        bench.clock.set_wall(MORNING);
+        bench.live(TTL - ms).await;
+        assert!(!stuck().await);
+        bench.live(ms).await;
+        assert!(stuck().await);
     }
 }
