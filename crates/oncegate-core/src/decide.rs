@@ -294,6 +294,10 @@ fn known(facts: &Facts, request: &Request, policy: &Policy, now: Now) -> Result<
         State::Error { due: None, note, .. } => {
             Err(stop(StopReason::NeedsReview, None, Some(note.clone()), None))
         }
+        // Held back when it was seen again after its retention; it still is that when it starts.
+        State::None { .. } if facts.pruned_done_at.is_some() => {
+            candidate(claim.clone(), RunReason::FirstAfterRetention)
+        }
         State::None { .. } => candidate(claim.clone(), RunReason::First),
     }
 }
@@ -367,7 +371,8 @@ const MOMENT: Duration = Duration::from_secs(1);
 fn is_same_run(facts: &Facts, request: &Request, lease: &Lease) -> bool {
     let Start::Now(Holder::Caller { run_id: Some(asked) }) = &request.start else { return false };
     let Holder::Caller { run_id: Some(held) } = &lease.holder else { return false };
-    asked == held && !facts.run_id_is_constant && !lease.heard_from && lease.same_runs < limits::SAME_RUN_MAX
+    let may_be_lost = !lease.heard_from && lease.holds_record && lease.same_runs < limits::SAME_RUN_MAX;
+    asked == held && !facts.run_id_is_constant && may_be_lost
 }
 
 /// Line 6 for a stale claim: it becomes an error that waits for a person.
@@ -477,12 +482,12 @@ fn queue(facts: &Facts, mut claim: Claim, now: Now) -> Option<Claim> {
     match &mut claim.state {
         State::None { due: Some(_) } if facts.claim.is_some() => newly_ours.then_some(claim),
         State::None { due } => {
-            *due = Some(now.wall);
-            claim.parked = claim.parked.filter(|p| *p != Parked::NeedsReplay);
             // A loop or an incident is a person's to end; the event waits with the claim.
-            if claim.parked.is_some() {
-                claim.state = State::None { due: None };
+            if matches!(claim.parked, Some(Parked::LoopSuspected | Parked::Incident)) {
+                return newly_ours.then_some(claim);
             }
+            *due = Some(now.wall);
+            claim.parked = None;
             Some(claim)
         }
         State::Processing(_) | State::Error { .. } | State::Done { .. } => newly_ours.then_some(claim),

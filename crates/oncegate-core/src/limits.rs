@@ -26,7 +26,7 @@ pub const BODY_READ_TIME_MAX: Duration = Duration::from_secs(30);
 pub const WAIT_MAX: Duration = Duration::from_secs(25);
 /// Rows in one page of a list.
 pub const PAGE_ROWS_MAX: u32 = 500;
-/// Stops of one claim that get a history row of their own; later ones are counted on the claim.
+/// Stops of one claim, and late calls, that get a history row of their own; later ones are only counted.
 pub const STOP_HISTORY_ROWS_MAX: u32 = 50;
 /// Bodies with a bad signature that are kept apart (DESIGN §5).
 pub const UNVERIFIED_KEPT_MAX: u32 = 1_000;

@@ -233,6 +233,11 @@ pub struct LoopLimit {
     pub within: Duration,
 }
 
+impl LoopLimit {
+    /// Longest window: first runs are remembered for a day.
+    pub const WITHIN_MAX: Duration = Duration::from_secs(86_400);
+}
+
 impl Default for LoopLimit {
     fn default() -> Self {
         Self { runs: 5, within: Duration::from_secs(600) }

@@ -3,6 +3,7 @@
 use std::sync::Mutex;
 use std::time::Duration;
 
+use oncegate_core::limits::CLOCK_SLACK;
 use oncegate_core::time::{LeaseInstant, Now, Tick, Timestamp};
 use tokio::sync::watch;
 
@@ -104,31 +105,60 @@ impl Clock for ManualClock {
 /// The lease clock of one store, carried from tick to tick ([`Tick`]).
 #[derive(Debug)]
 pub struct LeaseClock {
-    anchor: Mutex<(Tick, Duration)>,
+    anchor: Mutex<Anchor>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Anchor {
+    tick: Tick,
+    at: Reading,
+    /// By how much the wall clock was set back since that was last written down.
+    set_back: Duration,
+}
+
+/// What a tick found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ticked {
+    /// The lease clock; what the store writes down.
+    pub lease: LeaseInstant,
+    /// By how much somebody set the wall clock back since the last settled tick; zero below the slack of a clock
+    /// that is merely disciplined.
+    pub set_back: Duration,
 }
 
 impl LeaseClock {
     /// Goes on from what the store last wrote down: the time in between did not count.
     pub fn resume(lease: LeaseInstant, reading: Reading) -> Self {
-        Self { anchor: Mutex::new((Tick { lease }, reading.monotonic)) }
+        Self { anchor: Mutex::new(Anchor { tick: Tick { lease }, at: reading, set_back: Duration::ZERO }) }
     }
 
     /// Both clocks at one moment.
     pub fn now(&self, reading: Reading) -> Now {
-        let (tick, at) = *self.lock();
-        Now { wall: reading.wall, lease: tick.lease_after(reading.monotonic.saturating_sub(at)) }
+        let anchor = *self.lock();
+        let elapsed = reading.monotonic.saturating_sub(anchor.at.monotonic);
+        Now { wall: reading.wall, lease: anchor.tick.lease_after(elapsed) }
     }
 
-    /// Ticks; the answer is what the store writes down.
-    pub fn tick(&self, reading: Reading) -> LeaseInstant {
+    /// Ticks.
+    pub fn tick(&self, reading: Reading) -> Ticked {
         let mut anchor = self.lock();
-        let lease = anchor.0.lease_after(reading.monotonic.saturating_sub(anchor.1));
-        *anchor = (Tick { lease }, reading.monotonic);
-        lease
+        let elapsed = reading.monotonic.saturating_sub(anchor.at.monotonic);
+        let lease = anchor.tick.lease_after(elapsed);
+        let back = anchor.at.wall.after(elapsed).since(reading.wall);
+        let back = if back > CLOCK_SLACK { back } else { Duration::ZERO };
+        let set_back = anchor.set_back + back;
+        *anchor = Anchor { tick: Tick { lease }, at: reading, set_back };
+        Ticked { lease, set_back }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, (Tick, Duration)> {
-        // The guarded pair is replaced in one assignment, so a panic cannot leave it half written.
+    /// What the last tick found set back has been written down.
+    pub fn settle(&self, set_back: Duration) {
+        let mut anchor = self.lock();
+        anchor.set_back = anchor.set_back.saturating_sub(set_back);
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Anchor> {
+        // The guarded value is replaced in one assignment, so a panic cannot leave it half written.
         self.anchor.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
@@ -143,7 +173,10 @@ mod tests {
         let lease = LeaseClock::resume(LeaseInstant(7_000), clock.read());
         clock.advance(Duration::from_secs(4));
         assert_eq!(lease.now(clock.read()).lease, LeaseInstant(11_000));
-        assert_eq!(lease.tick(clock.read()), LeaseInstant(11_000));
+        assert_eq!(
+            lease.tick(clock.read()),
+            Ticked { lease: LeaseInstant(11_000), set_back: Duration::ZERO }
+        );
         clock.advance(Duration::from_secs(3_600));
         assert_eq!(
             lease.now(clock.read()).lease,
@@ -151,7 +184,12 @@ mod tests {
             "an hour without a tick counts as 10 s"
         );
         lease.tick(clock.read());
-        clock.set_wall(Timestamp::from_secs(-86_400));
+        clock.set_wall(Timestamp::from_secs(3_604 - 86_400));
         assert_eq!(lease.now(clock.read()).lease, LeaseInstant(21_000));
+        let day = Duration::from_secs(86_400);
+        assert_eq!(lease.tick(clock.read()).set_back, day);
+        assert_eq!(lease.tick(clock.read()).set_back, day, "owed until it is written down");
+        lease.settle(day);
+        assert_eq!(lease.tick(clock.read()).set_back, Duration::ZERO);
     }
 }

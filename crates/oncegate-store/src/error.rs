@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-/// A fault of the store itself. Nothing of the failed call was written, unless `OutcomeUnknown` says so.
+/// A fault of the store itself. Nothing of the failed call was written.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum StoreError {
     /// No space for the write; the caller is told 503 and nothing was claimed.

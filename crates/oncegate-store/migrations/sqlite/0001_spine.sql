@@ -162,7 +162,8 @@ CREATE INDEX step_calls_by_claim ON step_calls (claim_row, id);
 
 -- One row per arrival of an event.
 CREATE TABLE deliveries (
-    id           INTEGER PRIMARY KEY,
+    -- People release deliveries by number: a number is never used twice.
+    id           INTEGER PRIMARY KEY AUTOINCREMENT,
     workspace_id INTEGER NOT NULL,
     source       TEXT NOT NULL,
     automation   TEXT NOT NULL,

@@ -1,6 +1,7 @@
 //! The embedded store: SQLite in WAL mode, synchronous=FULL, one writer thread with group commit, separate
 //! readers. One process owns the data directory.
 
+mod acts;
 mod dir;
 mod intake;
 mod migrations;
@@ -13,6 +14,7 @@ mod schema_meta;
 mod steps;
 mod store;
 mod transition;
+mod upkeep;
 mod writer;
 
 pub use store::{Options, Settings, SqliteStore};

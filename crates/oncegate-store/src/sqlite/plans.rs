@@ -17,8 +17,8 @@ use oncegate_core::time::{LeaseInstant, Now, Timestamp};
 use rusqlite::Connection;
 use rusqlite::trace::{TraceEvent, TraceEventCodes};
 
-use super::transition::{self, Context};
-use super::{intake, migrations, queries, row, schema_meta};
+use super::transition::Context;
+use super::{intake, migrations, queries, row, schema_meta, upkeep};
 use crate::api::{
     ActCall, AdmitCall, AdmitEvent, ClaimCall, DefaultPolicies, Filter, FinishCall, Payload, PolicyBook,
     StepBegin, StepEnd, StepOutcome, Target, UnverifiedCall, Workspace,
@@ -131,7 +131,7 @@ fn live_a_life(db: &Connection, secret: &StoreSecret) {
     read_all(db);
     let years = Now { wall: NOW.wall.after(std::time::Duration::from_secs(3 * 366 * 86_400)), ..NOW };
     Context { now: NOW, ..cx }.claim(&claim_call("k2", Start::Queue)).unwrap();
-    transition::reap(db, years, 100).unwrap();
+    upkeep::reap(db, years, 100).unwrap();
 }
 
 fn admit(cx: &Context<'_>) {
@@ -180,7 +180,7 @@ fn read_all(db: &Connection) {
     queries::counts(db, WS, NOW).unwrap();
     queries::audit(db, WS, None, 10).unwrap();
     queries::due(db, NOW, BOOT, 10).unwrap();
-    transition::next_due(db).unwrap();
+    upkeep::next_due(db).unwrap();
     intake::rejected(db, WS, None, 10).unwrap();
     intake::delivery(db, WS, 1).unwrap();
 }

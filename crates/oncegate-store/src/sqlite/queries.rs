@@ -52,17 +52,18 @@ pub(super) fn list(
     boot: Boot,
 ) -> Result<Page<ClaimView>, StoreError> {
     let limit = filter.limit.clamp(1, limits::PAGE_ROWS_MAX);
-    let mut sql = format!(
-        "{} WHERE c.workspace_id = ?1 AND ?2 IS NOT NULL AND ?3 IS NOT NULL",
-        row::SELECT
-    );
+    let mut sql = format!("{} WHERE c.workspace_id = ?1 AND ?2 IS NOT NULL AND ?3 IS NOT NULL", row::SELECT);
     let mut values: Vec<Value> = clock_params(workspace, now).into();
     let mut push = |sql: &mut String, condition: &str, value: Value| {
         values.push(value);
         sql.push_str(&condition.replace('@', &format!("?{}", values.len())));
     };
     if let Some(inbox) = filter.inbox {
-        push(&mut sql, &format!(" AND {} AND ({LIST_OF}) = @", candidates(inbox)), inbox.as_str().to_owned().into());
+        push(
+            &mut sql,
+            &format!(" AND {} AND ({LIST_OF}) = @", candidates(inbox)),
+            inbox.as_str().to_owned().into(),
+        );
     }
     if let Some(state) = filter.state {
         push(&mut sql, " AND c.processing_state = @", state.as_str().to_owned().into());
@@ -91,7 +92,8 @@ pub(super) fn counts(
     workspace: Workspace,
     now: Now,
 ) -> Result<Vec<(InboxList, u64)>, StoreError> {
-    let of = |rows: &str| format!("SELECT {LIST_OF} AS list FROM claims c WHERE c.workspace_id = ?1 AND {rows}");
+    let of =
+        |rows: &str| format!("SELECT {LIST_OF} AS list FROM claims c WHERE c.workspace_id = ?1 AND {rows}");
     let sql = format!(
         "SELECT list, count(*) FROM ({} UNION ALL {} UNION ALL {} AND c.processing_state IN ('none', 'done')) \
          GROUP BY list",

@@ -146,7 +146,9 @@ fn text<T>(
 
 fn cause(word: &str) -> Option<ErrorCause> {
     use ErrorCause::{AskedToWait, Failed, Marked, MarkedAfterDone, OutcomeUnknown, Shutdown, Stale};
-    [Failed, OutcomeUnknown, Stale, Shutdown, AskedToWait, Marked, MarkedAfterDone].into_iter().find(|c| c.as_str() == word)
+    [Failed, OutcomeUnknown, Stale, Shutdown, AskedToWait, Marked, MarkedAfterDone]
+        .into_iter()
+        .find(|c| c.as_str() == word)
 }
 
 fn parked(word: &str) -> Option<Parked> {

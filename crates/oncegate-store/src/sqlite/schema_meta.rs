@@ -2,6 +2,7 @@
 
 use oncegate_core::claim::Boot;
 use oncegate_core::key::StoreSecret;
+use oncegate_core::limits;
 use oncegate_core::time::{LeaseInstant, Timestamp};
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -33,6 +34,11 @@ pub(super) fn open(db: &mut Connection, fresh_secret: [u8; 32], now: Timestamp) 
     let secret: Vec<u8> = value(&tx, "secret")?.unwrap_or_default();
     let boot: i64 = value(&tx, "boot")?.unwrap_or_default();
     let lease: i64 = value(&tx, "lease")?.unwrap_or_default();
+    let last_wall: Option<i64> = value(&tx, "wall")?;
+    let set_back = last_wall.map(|ms| Timestamp::from_millis(ms).since(now)).unwrap_or_default();
+    if set_back > limits::CLOCK_SLACK {
+        super::upkeep::shift_due(&tx, set_back, now)?;
+    }
     tx.commit()?;
     let secret = <[u8; 32]>::try_from(secret)
         .map_err(|_| StoreError::Inconsistent("the store's secret is not 32 bytes long".into()))?;
@@ -44,11 +50,12 @@ fn value<T: rusqlite::types::FromSql>(db: &Connection, name: &str) -> Result<Opt
     Ok(db.query_row("SELECT value FROM meta WHERE name = ?1", [name], |r| r.get(0)).optional()?)
 }
 
-/// Writes the lease clock down.
-pub(super) fn set_lease(db: &Connection, lease: LeaseInstant) -> Result<(), StoreError> {
+/// Writes both clocks down: the lease clock goes on from there, the wall clock is compared to it.
+pub(super) fn set_clocks(db: &Connection, lease: LeaseInstant, wall: Timestamp) -> Result<(), StoreError> {
     db.prepare_cached(
-        "INSERT INTO meta (name, value) VALUES ('lease', ?1) ON CONFLICT DO UPDATE SET value = excluded.value",
+        "INSERT INTO meta (name, value) VALUES ('lease', ?1), ('wall', ?2) \
+         ON CONFLICT DO UPDATE SET value = excluded.value",
     )?
-    .execute([lease.0])?;
+    .execute([lease.0, wall.as_millis()])?;
     Ok(())
 }

@@ -71,7 +71,7 @@ impl Context<'_> {
             claim.late_at = claim.late_at.or(Some(self.now.wall));
             let note =
                 format!("a step of attempt {} was answered after the claim was lost", end.fence.attempt);
-            self.history(stored.row, "late", Some("step"), end.fence.attempt, "runner", Some(&note))?;
+            self.late(stored.row, "step", end.fence.attempt, "runner", &note)?;
         }
         if claim != stored.view.claim {
             row::update(self.db, self.secret, &stored, &claim, &Extra::default(), self.now)?;

@@ -4,7 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use oncegate_core::claim::Boot;
+use oncegate_core::claim::{Boot, Holder};
+use oncegate_core::decide::Start;
 use oncegate_core::finish::{Answer, Call};
 use oncegate_core::inbox::InboxList;
 use oncegate_core::key::{AutomationName, ClaimId, IdempotencyKey, StoreSecret};
@@ -15,7 +16,7 @@ use super::dir::DataDir;
 use super::readers::Readers;
 use super::transition::{self, Context};
 use super::writer::Writer;
-use super::{intake, migrations, queries, row, schema_meta};
+use super::{intake, migrations, queries, row, schema_meta, upkeep};
 use crate::StoreError;
 use crate::api::{
     ActCall, Acted, AdmitCall, Admitted, AuditRow, ClaimCall, ClaimView, Claimed, DeliveryRow, Due, Filter,
@@ -168,12 +169,13 @@ impl Store for SqliteStore {
     }
 
     async fn claim(&self, call: ClaimCall) -> Result<Option<Claimed>, StoreError> {
-        let places = (call.actor == transition::RUNNER).then_some(("run.before_commit", "run.committed"));
+        let places = matches!(call.request.start, Start::Now(Holder::Runner { .. }))
+            .then_some(("run.before_commit", "run.committed"));
         self.transact(places, move |cx| cx.claim(&call)).await
     }
 
     async fn finish(&self, call: FinishCall) -> Result<Option<(Answer, ClaimView)>, StoreError> {
-        let done = call.call == Call::Done && call.actor == transition::RUNNER;
+        let done = call.call == Call::Done;
         let places = done.then_some(("done.before_commit", "done.committed"));
         self.transact(places, move |cx| cx.finish(&call)).await
     }
@@ -280,18 +282,33 @@ impl Store for SqliteStore {
     }
 
     async fn next_due(&self) -> Result<Option<Timestamp>, StoreError> {
-        self.readers.read(transition::next_due).await
+        self.readers.read(upkeep::next_due).await
     }
 
     async fn tick(&self) -> Result<(), StoreError> {
-        let shared = Arc::clone(&self.shared);
-        self.writer
-            .write(None, move |db| schema_meta::set_lease(db, shared.lease.tick(shared.clock.read())))
-            .await
+        let reading = self.shared.clock.read();
+        let ticked = self.shared.lease.tick(reading);
+        let written = self
+            .writer
+            .write(None, move |db| {
+                if !ticked.set_back.is_zero() {
+                    upkeep::shift_due(db, ticked.set_back, reading.wall)?;
+                }
+                schema_meta::set_clocks(db, ticked.lease, reading.wall)
+            })
+            .await;
+        if written.is_ok() && !ticked.set_back.is_zero() {
+            tracing::warn!(
+                by_s = ticked.set_back.as_secs(),
+                "the wall clock was set back; due times went with it"
+            );
+            self.shared.lease.settle(ticked.set_back);
+        }
+        written
     }
 
     async fn reap(&self, limit: u32) -> Result<u64, StoreError> {
-        self.transact(None, move |cx| transition::reap(cx.db, cx.now, limit)).await
+        self.transact(None, move |cx| upkeep::reap(cx.db, cx.now, limit)).await
     }
 
     async fn api_token(&self, hash: [u8; 32]) -> Result<Option<String>, StoreError> {

@@ -3,20 +3,21 @@
 
 use std::sync::Arc;
 
-use oncegate_core::claim::{Boot, Claim, Lease, State};
-use oncegate_core::decide::{self, Decision, Facts, FlagSeen, Hold, RecordHolder, StopReason, Verdict};
+use oncegate_core::claim::{Boot, Claim, Holder, Lease, State};
+use oncegate_core::decide::{
+    self, Decision, Facts, FlagSeen, Hold, RecordHolder, Start, StopReason, Verdict,
+};
 use oncegate_core::finish::{self, Answer, Call};
 use oncegate_core::inbox;
 use oncegate_core::key::{AutomationName, ClaimId, IdempotencyKey, StoreSecret};
 use oncegate_core::limits;
-use oncegate_core::reset::{self, Act};
-use oncegate_core::time::{Now, Timestamp};
+use oncegate_core::time::Now;
 use rusqlite::{Connection, OptionalExtension, params};
 use std::time::Duration;
 
 use super::row::{self, Extra, Stored};
 use crate::StoreError;
-use crate::api::{ActCall, Acted, ClaimCall, ClaimView, Claimed, FinishCall, PolicyBook, Target, Workspace};
+use crate::api::{ClaimCall, ClaimView, Claimed, FinishCall, PolicyBook, Target, Workspace};
 
 /// What every transition needs besides the connection.
 pub(super) struct Context<'a> {
@@ -86,9 +87,11 @@ impl Context<'_> {
             (None, None) => None,
         };
         if let Some(row) = row {
-            // The payload of a call that was stopped for its payload is not the one meant.
+            // A payload is kept with the fingerprint that later ones are compared to, or not at all; that of a call
+            // that was stopped for its payload is not the one meant.
             let mismatch = matches!(decision, Decision::Stop { reason: StopReason::PayloadMismatch, .. });
-            if let (false, Some(payload)) = (mismatch, &call.payload) {
+            let meant = changes.claim.is_some() && !mismatch;
+            if let (true, Some(payload)) = (meant, &call.payload) {
                 let replace = changes.corrected || facts_replaced(&decision);
                 self.keep_payload(row, payload, replace)?;
             }
@@ -98,7 +101,7 @@ impl Context<'_> {
                 self.history(row, "reset", Some("correction"), attempt, &call.actor, None)?;
             }
             if changes.claim.is_some() || !matches!(decision, Decision::Queued(_)) {
-                self.write_decision(row, &decision, attempt, stored.as_ref(), &call.actor)?;
+                self.write_decision(row, &decision, attempt, stored.as_ref(), call)?;
             }
         }
         if changes.first_run
@@ -124,9 +127,7 @@ impl Context<'_> {
                 .prepare_cached("UPDATE automations SET stale_streak = stale_streak + 1 WHERE id = ?1")?
                 .execute([place.automation_id])?;
         }
-        if facts.pruned_done_at.is_some() && starts {
-            self.db.prepare_cached("DELETE FROM pruned WHERE claim_id = ?1")?.execute([&id.0[..]])?;
-        }
+        self.keep_retention_end(id, &facts, stored.as_ref(), starts)?;
         let view = match row {
             Some(_) => self.view(id)?,
             None => None,
@@ -149,9 +150,10 @@ impl Context<'_> {
     ) -> Result<Facts, StoreError> {
         let claim = stored.map(|s| s.view.claim.clone());
         let record = call.request.record.as_ref().or(claim.as_ref().and_then(|c| c.record.as_ref()));
-        let pruned_done_at = match stored {
-            Some(_) => None,
-            None => self
+        let may_be_pruned = claim.as_ref().is_none_or(|c| matches!(c.state, State::None { .. }));
+        let pruned_done_at = match may_be_pruned {
+            false => None,
+            true => self
                 .db
                 .prepare_cached("SELECT done_at FROM pruned WHERE claim_id = ?1")?
                 .query_row([&id.0[..]], |r| r.get(0))
@@ -189,6 +191,28 @@ impl Context<'_> {
             stale_streak,
             boot: self.boot,
         })
+    }
+
+    /// A key that is seen again after its retention is told so when it starts, however long it is held back before.
+    fn keep_retention_end(
+        &self,
+        id: ClaimId,
+        facts: &Facts,
+        stored: Option<&Stored>,
+        starts: bool,
+    ) -> Result<(), StoreError> {
+        if starts {
+            if facts.pruned_done_at.is_some() {
+                self.db.prepare_cached("DELETE FROM pruned WHERE claim_id = ?1")?.execute([&id.0[..]])?;
+            }
+            return Ok(());
+        }
+        match stored.map(|s| &s.view.claim.state) {
+            Some(State::Done { at, retain_until }) if *retain_until <= self.now.wall => {
+                super::upkeep::remember_pruned(self.db, &id.0, at.as_millis())
+            }
+            _ => Ok(()),
+        }
     }
 
     fn record_holder(
@@ -247,8 +271,10 @@ impl Context<'_> {
         decision: &Decision,
         attempt: u32,
         before: Option<&Stored>,
-        actor: &str,
+        call: &ClaimCall,
     ) -> Result<(), StoreError> {
+        let actor = &call.actor;
+        let by_runner = matches!(call.request.start, Start::Now(Holder::Runner { .. }));
         match decision {
             Decision::Run(reason) => self.history(row, "run", Some(reason.as_str()), attempt, actor, None),
             Decision::Queued(reason) => {
@@ -256,7 +282,7 @@ impl Context<'_> {
             }
             Decision::Stop { reason, note, .. } => {
                 // The runner asking again whether its own work may start is no refusal of anybody.
-                if actor == RUNNER && *reason != StopReason::NeedsReview {
+                if by_runner && *reason != StopReason::NeedsReview {
                     return Ok(());
                 }
                 self.db
@@ -309,7 +335,7 @@ impl Context<'_> {
                     "{said} with the token of attempt {}, which no longer holds: finished late, check for a double effect",
                     call.fence.attempt
                 );
-                self.history(stored.row, "late", Some(said), call.fence.attempt, &call.actor, Some(&note))
+                self.late(stored.row, said, call.fence.attempt, &call.actor, &note)
             }
             // A heartbeat every minute is no event in the life of a claim; the lease shows it.
             Answer::Accepted if call.call == Call::Heartbeat => Ok(()),
@@ -338,28 +364,6 @@ impl Context<'_> {
         }
     }
 
-    /// A person's act, with its audit row.
-    pub(super) fn act(&self, call: &ActCall) -> Result<Acted, StoreError> {
-        let Some(stored) = row::load(self.db, call.id)? else { return Ok(Acted::NotFound) };
-        let policy = self.policies.policy(&stored.view.automation);
-        let claim = match reset::act(&stored.view.claim, &call.act, &policy, self.now, self.boot) {
-            Ok(claim) => claim,
-            Err(refusal) => return Ok(Acted::Refused(refusal)),
-        };
-        row::update(self.db, self.secret, &stored, &claim, &Extra::default(), self.now)?;
-        let action = match &call.act {
-            Act::Reset { run_now: true, .. } => "reset_and_run",
-            Act::Reset { run_now: false, .. } => "reset",
-            Act::MarkError { .. } => "mark_error",
-            Act::MarkDone => "mark_done",
-            Act::Dismiss => "dismiss",
-        };
-        let from = stored.view.claim.processing_state().as_str();
-        self.history(stored.row, action, Some(from), claim.attempt, &call.actor, Some(&call.reason))?;
-        self.audit(stored.workspace, &call.actor, action, &call.id.to_string(), &call.reason, Some(from))?;
-        Ok(Acted::Written(Box::new(self.view(call.id)?.ok_or_else(|| gone(call.id))?)))
-    }
-
     /// The number of an automation; a new name makes a new one.
     pub(super) fn automation(&self, workspace: Workspace, name: &AutomationName) -> Result<i64, StoreError> {
         let known = self
@@ -375,27 +379,6 @@ impl Context<'_> {
             params![workspace.0, name.as_str(), self.now.wall.as_millis()],
         )?;
         Ok(self.db.last_insert_rowid())
-    }
-
-    pub(super) fn set_paused(
-        &self,
-        workspace: Workspace,
-        name: &AutomationName,
-        paused: bool,
-        reason: &str,
-        actor: &str,
-    ) -> Result<bool, StoreError> {
-        let id = self.automation(workspace, name)?;
-        let at = paused.then_some(self.now.wall.as_millis());
-        let changed = self.db.execute(
-            "UPDATE automations SET paused_at = ?2 WHERE id = ?1 AND (paused_at IS NOT NULL) <> (?2 IS NOT NULL)",
-            params![id, at],
-        )?;
-        let action = if paused { "pause" } else { "resume" };
-        if changed > 0 {
-            self.audit(workspace, actor, action, name.as_str(), reason, None)?;
-        }
-        Ok(changed > 0)
     }
 
     pub(super) fn view(&self, id: ClaimId) -> Result<Option<ClaimView>, StoreError> {
@@ -443,6 +426,25 @@ impl Context<'_> {
         Ok(())
     }
 
+    /// Somebody called who no longer holds the claim. The first ones have a row; a loop cannot fill the disk.
+    pub(super) fn late(
+        &self,
+        row: i64,
+        said: &str,
+        attempt: u32,
+        actor: &str,
+        note: &str,
+    ) -> Result<(), StoreError> {
+        let rows: u32 = self
+            .db
+            .prepare_cached("SELECT count(*) FROM history WHERE claim_row = ?1 AND kind = 'late'")?
+            .query_row([row], |r| r.get(0))?;
+        if rows >= limits::STOP_HISTORY_ROWS_MAX {
+            return Ok(());
+        }
+        self.history(row, "late", Some(said), attempt, actor, Some(note))
+    }
+
     pub(super) fn audit(
         &self,
         workspace: Workspace,
@@ -461,9 +463,6 @@ impl Context<'_> {
     }
 }
 
-/// The runner's name in the history.
-pub(super) const RUNNER: &str = "runner";
-
 /// A key seen again after its retention brings its own payload; the old one is no longer meant.
 fn facts_replaced(decision: &Decision) -> bool {
     matches!(
@@ -473,7 +472,7 @@ fn facts_replaced(decision: &Decision) -> bool {
     )
 }
 
-fn gone(id: ClaimId) -> StoreError {
+pub(super) fn gone(id: ClaimId) -> StoreError {
     StoreError::Inconsistent(format!("claim {id} vanished within its own transaction"))
 }
 
@@ -482,43 +481,4 @@ pub(super) fn judged(stored: Stored, now: Now, boot: Boot) -> ClaimView {
     let mut view = stored.view;
     view.inbox = inbox::list_of(&view.claim, now, boot);
     view
-}
-
-/// Forgets what retention has ended for.
-pub(super) fn reap(db: &Connection, now: Now, limit: u32) -> Result<u64, StoreError> {
-    let cut = now.wall.as_millis();
-    let mut due = db.prepare_cached(
-        "SELECT id, claim_id, done_at FROM claims WHERE retain_until <= ?1 ORDER BY retain_until LIMIT ?2",
-    )?;
-    let rows: Vec<(i64, Vec<u8>, i64)> = due
-        .query_map(params![cut, limit], |r| Ok((r.get(0)?, r.get(1)?, r.get(2)?)))?
-        .collect::<Result<_, _>>()?;
-    for (row, id, done_at) in &rows {
-        db.prepare_cached(
-            "INSERT INTO pruned (claim_id, done_at) VALUES (?1, ?2) ON CONFLICT DO UPDATE SET done_at = excluded.done_at",
-        )?
-        .execute(params![id, done_at])?;
-        // Bodies of mismatches stand there: nothing but the hash and the date outlives retention.
-        db.prepare_cached("DELETE FROM deliveries WHERE claim_id = ?1")?.execute([id])?;
-        db.prepare_cached("DELETE FROM claims WHERE id = ?1")?.execute([row])?;
-    }
-    let forgotten = |d: Duration| now.wall.before(d).as_millis();
-    db.prepare_cached("DELETE FROM pruned WHERE done_at < ?1")?
-        .execute([forgotten(limits::PRUNED_KEPT_FOR)])?;
-    db.prepare_cached("DELETE FROM record_runs WHERE at < ?1")?
-        .execute([forgotten(Duration::from_secs(86_400))])?;
-    db.prepare_cached("DELETE FROM deliveries WHERE verdict = 'unverified' AND received_at < ?1")?
-        .execute([forgotten(limits::UNVERIFIED_KEPT_FOR)])?;
-    Ok(rows.len() as u64)
-}
-
-/// When the next work of the runner comes due.
-pub(super) fn next_due(db: &Connection) -> Result<Option<Timestamp>, StoreError> {
-    let at: Option<i64> = db
-        .prepare_cached(
-            "SELECT min(c.due_at) FROM claims c JOIN automations a ON a.id = c.automation_id \
-             WHERE c.due_at IS NOT NULL AND c.flow = 1 AND a.paused_at IS NULL",
-        )?
-        .query_row([], |r| r.get(0))?;
-    Ok(at.map(row::ts))
 }

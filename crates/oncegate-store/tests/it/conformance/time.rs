@@ -193,6 +193,52 @@ async fn a_pruned_key_is_known_for_two_years() {
     }
 }
 
+/// C07: a key past its retention is never run silently, however long it is held back before it starts.
+#[tokio::test]
+async fn a_key_held_back_after_its_retention_is_still_told_when_it_starts() {
+    for reaped in [true, false] {
+        for bench in benches() {
+            let first = bench.ask(caller("k")).await;
+            bench.say(&first.token.unwrap(), Call::Done).await;
+            bench.clock.advance(DAY * 91);
+            if reaped {
+                bench.reap(100).await.unwrap();
+            }
+            bench.set_paused(WS, automation("welcome"), true, "r".into(), "mia".into()).await.unwrap();
+            assert_eq!(bench.answer(caller("k")).await, "stop paused");
+            assert_eq!(bench.answer(caller("k")).await, "stop paused");
+            bench.set_paused(WS, automation("welcome"), false, "r".into(), "mia".into()).await.unwrap();
+            assert_eq!(bench.answer(caller("k")).await, "run first_after_retention", "reaped: {reaped}");
+        }
+    }
+}
+
+/// An event that came in while the clock was three hours ahead does not wait three hours for the clock to catch up.
+#[tokio::test]
+async fn due_work_moves_with_a_clock_that_is_set_back() {
+    for restarted in [false, true] {
+        for mut bench in benches() {
+            let right = bench.clock.read().wall;
+            bench.clock.set_wall(right.after(HOUR * 3));
+            bench.tick().await.unwrap();
+            let waiting = bench.ask(caller("queued").queued()).await.id;
+            let failed_one = bench.ask(caller("failed").queued()).await.id;
+            let boot = bench.boot();
+            let run = bench.ask(runner(failed_one, boot)).await;
+            bench.say(&run.token.unwrap(), failed()).await;
+            bench.clock.set_wall(right);
+            assert_eq!(bench.due_ids().await, [], "three hours ahead of the clock");
+            if restarted {
+                bench.reopen().await;
+            }
+            bench.tick().await.unwrap();
+            assert_eq!(bench.due_ids().await, [waiting], "restarted: {restarted}");
+            bench.live(SECOND * 60).await;
+            assert_eq!(bench.due_ids().await, [waiting, failed_one], "its retry keeps its distance");
+        }
+    }
+}
+
 #[tokio::test]
 async fn only_what_is_done_is_reaped_a_bounded_number_at_a_time() {
     for bench in benches() {
