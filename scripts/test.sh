@@ -1,0 +1,59 @@
+#!/usr/bin/env bash
+# The one test command: formatting, lints, every test, the documentation. It needs Rust and a C compiler, and no
+# running service. What it says is what it does; it stops at the first step that fails.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+say() { printf '\n== %s\n' "$*"; }
+
+# Runs one step under a heading and tells how long it took.
+step() {
+    local heading=$1 began=$SECONDS
+    shift
+    say "$heading"
+    "$@"
+    printf -- '-- %s: %d s\n' "$heading" $((SECONDS - began))
+}
+
+stop() {
+    printf 'scripts/test.sh: %s\n' "$*" >&2
+    exit 1
+}
+
+# SQLite and the TLS library are compiled from C.
+c_compiler() {
+    if command -v cc > /dev/null; then
+        cc --version | head -n 1
+        return
+    fi
+    if [ "$(id -u)" -ne 0 ] || ! command -v apt-get > /dev/null; then
+        stop 'there is no C compiler (cc); install one, e.g. with: sudo apt-get install gcc libc6-dev'
+    fi
+    apt-get update -qq
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends gcc libc6-dev > /dev/null
+    cc --version | head -n 1
+}
+
+rust() {
+    command -v cargo > /dev/null || stop 'there is no cargo; install Rust 1.90 or later (https://rustup.rs)'
+    cargo --version
+    local part
+    for part in fmt clippy; do
+        cargo "$part" --version > /dev/null 2>&1 && continue
+        command -v rustup > /dev/null || stop "cargo $part is missing; install it beside your Rust"
+        case $part in
+            fmt) rustup component add rustfmt ;;
+            clippy) rustup component add clippy ;;
+        esac
+    done
+}
+
+documentation() { RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --quiet; }
+
+step 'C compiler' c_compiler
+step 'Rust' rust
+step 'Formatting' cargo fmt --all --check
+step 'Lints' cargo clippy --workspace --all-targets --quiet -- -D warnings
+step 'Tests' cargo test --workspace
+step 'Documentation' documentation
+say "All passed in $SECONDS s"
