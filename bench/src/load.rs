@@ -75,7 +75,7 @@ fn request(address: &str, target: Target) -> String {
 }
 
 /// Reads one answer; anything but 200 ends the benchmark, because a refusal is fast and proves nothing.
-async fn answer(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Result<(), String> {
+async fn answer(stream: &mut TcpStream, buffer: &mut [u8]) -> Result<(), String> {
     let mut filled = 0;
     loop {
         let read = stream.read(&mut buffer[filled..]).await.map_err(|e| e.to_string())?;

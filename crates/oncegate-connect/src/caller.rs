@@ -47,11 +47,8 @@ impl Default for Options {
 /// Why no caller could be made.
 #[derive(Debug, thiserror::Error)]
 pub enum SetupError {
-    /// Nothing to check certificates against.
-    #[error(
-        "no certificate authorities could be loaded ({0}); install the system's ca-certificates, or let \
-         SSL_CERT_FILE point at a bundle"
-    )]
+    /// An extra root is not a certificate.
+    #[error("a certificate authority cannot be read: {0}")]
     Roots(#[from] rustls::Error),
     /// The HTTP client could not be set up.
     #[error("the HTTP client could not be set up: {0}")]
@@ -65,19 +62,23 @@ pub struct Caller {
     /// Two clients, because a resolver is told a name but not the port or why it is wanted.
     checked: reqwest::Client,
     allowed: reqwest::Client,
+    /// Whether certificates can be checked at all.
+    has_roots: bool,
 }
 
 impl Caller {
     /// Sets up both clients.
     ///
     /// # Errors
-    /// No certificate authorities can be loaded, or an extra one is not a certificate.
+    /// An extra root is not a certificate, or the client cannot be set up.
     pub fn new(options: &Options) -> Result<Self, SetupError> {
         let guard = Guard::new(&options.allow_private);
         let tls = tls::config(&options.extra_roots)?;
+        let has_roots = tls.has_roots;
+        let tls = tls.config;
         let checked = client(options, tls.clone()).dns_resolver(CheckedResolver(guard.clone())).build()?;
         let allowed = client(options, tls).dns_resolver(OpenResolver).build()?;
-        Ok(Self { guard, checked, allowed })
+        Ok(Self { guard, checked, allowed, has_roots })
     }
 
     /// Whether an URL could be called, as far as can be told without looking up its name: for checking a
@@ -86,7 +87,14 @@ impl Caller {
     /// # Errors
     /// What is wrong with it, and how to mend it.
     pub fn check_url(&self, url: &str) -> Result<(), Refusal> {
-        self.guard.route(&guard::read_url(url)?).map(|_| ())
+        self.route(&guard::read_url(url)?).map(|_| ())
+    }
+
+    fn route(&self, url: &Url) -> Result<Route, Refusal> {
+        if url.scheme() == "https" && !self.has_roots {
+            return Err(Refusal::NoRoots);
+        }
+        self.guard.route(url)
     }
 
     /// Sends `request` at most once, and reads the answer. `wall_now` is what dates in `Retry-After` count
@@ -116,7 +124,7 @@ impl Caller {
     ) -> Result<(&reqwest::Client, reqwest::Request, Option<Recall>), Refusal> {
         request.check_method()?;
         let url = guard::read_url(&request.url)?;
-        let client = match self.guard.route(&url)? {
+        let client = match self.route(&url)? {
             Route::Checked => &self.checked,
             Route::Allowed => &self.allowed,
         };
@@ -239,9 +247,7 @@ fn status_note(url: &Url, status: u16, headers: &HeaderMap, verdict: Verdict) ->
             format!("{said}; the request must be changed before it is sent again")
         }
         (Verdict::Unknown, _) => {
-            format!(
-                "{said}, which does not tell whether the request was carried out; look there before repeating it"
-            )
+            format!("{said}, which does not tell whether the request was carried out")
         }
     }
 }
@@ -267,7 +273,7 @@ fn broken(url: &Url, error: &reqwest::Error, recall: Option<&Recall>) -> CallOut
     let note = match ended {
         NoAnswer::MaybeSent => format!(
             "{to} broke off after the request may have reached it ({cause}); whether it was carried out cannot \
-             be told, look there before repeating it"
+             be told"
         ),
         _ if error.is_dns() => {
             format!("the name of {to} could not be looked up ({cause}); check its spelling and the DNS")
@@ -290,10 +296,9 @@ fn timed_out(url: &Url, timeout: Duration, recall: Option<&Recall>) -> CallOutco
     // A body-less request says nothing about how far it got, so it counts as sent.
     let ended = ended(recall, true);
     let note = match ended {
-        NoAnswer::MaybeSent => format!(
-            "{to} did not answer within {ms} ms; whether the request was carried out cannot be told, look there \
-             before repeating it"
-        ),
+        NoAnswer::MaybeSent => {
+            format!("{to} did not answer within {ms} ms; whether the request was carried out cannot be told")
+        }
         _ => format!("nothing could be sent to {to} within {ms} ms; check that it runs and can be reached"),
     };
     without_answer(ended, note)

@@ -18,6 +18,12 @@ use crate::allow::{self, Kind, PrivateAllowance};
 /// Why a request is not sent at all. The text says how to mend it and shows no path, query or header value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
+    /// Nothing to check certificates against.
+    #[error(
+        "this machine has no certificate authorities, so nothing can be called over https; install them \
+         (Debian: apt-get install ca-certificates), or let SSL_CERT_FILE point at a bundle, and start again"
+    )]
+    NoRoots,
     /// Not an URL.
     #[error("the URL cannot be read ({why}); write it like https://host/path")]
     Url {

@@ -334,7 +334,10 @@ fn processing(
                 return candidate(RunReason::SameRun, false);
             }
             let note = lease.clock_problem(now).map(|ahead| {
-                format!("clock problem: processing_started_at lies {} s ahead", ahead.as_secs())
+                format!(
+                    "clock problem: processing_started_at lies {} ahead of the store's clock",
+                    in_words(ahead)
+                )
             });
             Err(stop(StopReason::InProgress, Some(left.max(MOMENT)), note, None))
         }
@@ -559,14 +562,16 @@ fn is_deferred(claim: &Claim) -> bool {
     matches!(&claim.state, State::Processing(Lease { deferred_until: Some(_), .. }))
 }
 
-/// Says how long to wait in words, for notes: `24 h`, `90m`, `45s`. Minutes are exact enough beyond two.
+/// Says how long something lasts in words, for notes: `45s`, `90 min`, `24 h`, `2 h 59 min`. Minutes are exact enough
+/// beyond two of them.
 pub fn in_words(d: Duration) -> String {
     let seconds = d.as_secs();
     let minutes = (seconds + 30) / 60;
-    match (seconds, minutes) {
-        (0..=120, _) => show_duration(Duration::from_secs(seconds)),
-        (_, m) if m % 60 == 0 => format!("{} h", m / 60),
-        (_, m) => format!("{m}m"),
+    match (seconds, minutes / 60, minutes % 60) {
+        (0..=120, _, _) => show_duration(Duration::from_secs(seconds)),
+        (_, 0 | 1, _) => format!("{minutes} min"),
+        (_, hours, 0) => format!("{hours} h"),
+        (_, hours, minutes) => format!("{hours} h {minutes} min"),
     }
 }
 

@@ -16,7 +16,7 @@ pub enum DurationError {
     #[error("`{0}` is not a duration; write a whole number and a unit, e.g. `10m`, `90s`, `4h` or `90d`")]
     Malformed(String),
     /// Outside what its field allows.
-    #[error("{what} of {given} is outside {min} to {max}{hint}")]
+    #[error("{what} of {given} is outside {min} to {max}")]
     OutOfRange {
         /// Which setting.
         what: &'static str,
@@ -26,8 +26,6 @@ pub enum DurationError {
         min: String,
         /// Longest allowed.
         max: String,
-        /// How to mend it, if there is a way around the range.
-        hint: &'static str,
     },
 }
 
@@ -71,11 +69,10 @@ fn within(
     given: Duration,
     min: Duration,
     max: Duration,
-    hint: &'static str,
 ) -> Result<Duration, DurationError> {
     if given < min || given > max {
         let [given, min, max] = [given, min, max].map(show_duration);
-        return Err(DurationError::OutOfRange { what, given, min, max, hint });
+        return Err(DurationError::OutOfRange { what, given, min, max });
     }
     Ok(given)
 }
@@ -97,8 +94,7 @@ impl Ttl {
     /// # Errors
     /// Outside 5 to 30 minutes.
     pub fn new(d: Duration) -> Result<Self, DurationError> {
-        let hint = "; set `ttl_override: true` beside it if you mean it";
-        within("ttl", d, Self::MIN, Self::MAX, hint).map(Self)
+        within("ttl", d, Self::MIN, Self::MAX).map(Self)
     }
 
     /// A TTL outside the usual range, which somebody explicitly asked for.
@@ -106,7 +102,7 @@ impl Ttl {
     /// # Errors
     /// Outside 1 second to 24 hours.
     pub fn overridden(d: Duration) -> Result<Self, DurationError> {
-        within("ttl", d, Self::OVERRIDE.0, Self::OVERRIDE.1, "").map(Self)
+        within("ttl", d, Self::OVERRIDE.0, Self::OVERRIDE.1).map(Self)
     }
 
     /// The duration itself.
@@ -165,7 +161,7 @@ impl RetryPolicy {
             return Err(format!("{} retries are declared; at most {} are allowed", delays.len(), Self::MAX));
         }
         for d in &delays {
-            within("retry delay", *d, Duration::ZERO, Duration::from_secs(86_400), "")
+            within("retry delay", *d, Duration::ZERO, Duration::from_secs(86_400))
                 .map_err(|e| e.to_string())?;
         }
         Ok(Self { delays })
@@ -282,7 +278,7 @@ impl Policy {
     /// # Errors
     /// Outside 1 day to 10 years.
     pub fn with_retention(self, d: Duration) -> Result<Self, DurationError> {
-        let retention = within("retention", d, Self::RETENTION_MIN, Self::RETENTION_MAX, "")?;
+        let retention = within("retention", d, Self::RETENTION_MIN, Self::RETENTION_MAX)?;
         Ok(Self { retention, ..self })
     }
 }

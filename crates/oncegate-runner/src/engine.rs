@@ -12,7 +12,8 @@ use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
 use crate::gatekeeper::Gatekeeper;
-use crate::worker::{Ended, HeldAttempts, Worker, hand_back};
+use crate::held::{HeldAttempts, hand_back};
+use crate::worker::{Ended, Worker};
 
 /// How to run.
 #[derive(Clone)]
@@ -110,7 +111,8 @@ async fn work(worker: Worker, concurrency: usize, mut stopped: watch::Receiver<b
             }
             () = rung, if !full => {}
             () = gate.clock().sleep(nap) => {}
-            _ = stopped.changed() => {}
+            // Told to stop, or dropped by whoever could have told it.
+            _ = stopped.changed() => break,
         }
     }
     drain(&gate, running, &held).await;

@@ -115,3 +115,29 @@ pub const KEY_WINDOW: Duration = Duration::from_secs(24 * 3600);
 pub fn render_text(place: &str, template: &str, world: &Value) -> Result<String, String> {
     crate::render::text(place, template, world).map_err(|e| e.to_string())
 }
+
+/// Whether a template can be read, for the check of the configuration: what it names is known only when it runs.
+///
+/// # Errors
+/// A sentence that says where it cannot be read any further.
+pub fn check_template(place: &str, template: &str) -> Result<(), String> {
+    crate::render::check(place, template).map_err(|e| e.to_string())
+}
+
+/// The same for JSON whose strings are templates.
+///
+/// # Errors
+/// As for [`check_template`].
+pub fn check_json_template(place: &str, template: &Value) -> Result<(), String> {
+    match template {
+        Value::String(template) => check_template(place, template),
+        Value::Array(items) => items
+            .iter()
+            .enumerate()
+            .try_for_each(|(i, item)| check_json_template(&format!("{place}[{i}]"), item)),
+        Value::Object(members) => {
+            members.iter().try_for_each(|(name, item)| check_json_template(&format!("{place}.{name}"), item))
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => Ok(()),
+    }
+}

@@ -68,6 +68,11 @@ impl Gatekeeper {
         &self.clock
     }
 
+    /// Rung when a person did something to a claim; its worker may have lost it.
+    pub(crate) fn acted_on(&self, id: ClaimId) -> Arc<Notify> {
+        self.waiters.bell(Subject::Attempt(id))
+    }
+
     pub(crate) fn work(&self) -> &Notify {
         &self.work
     }
@@ -147,6 +152,7 @@ impl Gatekeeper {
     pub async fn act(&self, call: ActCall) -> Result<Acted, StoreError> {
         let acted = self.store.act(call).await?;
         if let Acted::Written(view) = &acted {
+            self.waiters.ring(&Subject::Attempt(view.claim.id));
             self.moved(&view.claim);
         }
         Ok(acted)

@@ -8,6 +8,7 @@ pub mod engine;
 pub mod entropy;
 pub mod flow;
 pub mod gatekeeper;
+mod held;
 mod render;
 mod waiters;
 mod worker;

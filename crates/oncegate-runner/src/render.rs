@@ -11,6 +11,11 @@ pub(crate) struct RenderError {
     message: String,
 }
 
+/// Whether a template can be read, as far as can be told without the values it names.
+pub(crate) fn check(place: &str, template: &str) -> Result<(), RenderError> {
+    environment().template_from_str(template).map(drop).map_err(|e| error(place, template, &e))
+}
+
 /// Renders text.
 pub(crate) fn text(place: &str, template: &str, world: &Value) -> Result<String, RenderError> {
     environment().render_str(template, minijinja::value::Serde(world)).map_err(|e| error(place, template, &e))
@@ -74,8 +79,8 @@ fn error(place: &str, template: &str, e: &minijinja::Error) -> RenderError {
         (minijinja::ErrorKind::UndefinedError, Some(variable)) => {
             format!("`{variable}` is undefined; check its spelling against the payload")
         }
-        (_, Some(culprit)) => format!("{e} (at `{culprit}`)"),
-        (_, None) => e.to_string(),
+        (kind, Some(culprit)) => format!("{} (at `{culprit}`)", e.detail().unwrap_or(&kind.to_string())),
+        (kind, None) => e.detail().map_or_else(|| kind.to_string(), str::to_owned),
     };
     RenderError { place: place.to_owned(), message }
 }
@@ -89,7 +94,6 @@ fn whole_name(template: &str, range: std::ops::Range<usize>) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use serde_json::json;
 
     #[test]

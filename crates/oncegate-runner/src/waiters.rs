@@ -9,8 +9,11 @@ use tokio::sync::Notify;
 /// What is waited for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Subject {
+    /// Somebody finishes it.
     Claim(ClaimId),
     Record(RecordName),
+    /// A person takes it away from the worker that is on it.
+    Attempt(ClaimId),
 }
 
 #[derive(Debug, Default)]

@@ -1,6 +1,7 @@
 //! Runs one claim: takes the attempt, sends what its steps have not sent yet, says how it ended. Commit, call,
 //! commit: what is about to be sent is written down before, what came of it after, and nothing is open meanwhile.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,19 +11,20 @@ use oncegate_core::decide::{Decision, Request, Start};
 use oncegate_core::finish::{Answer, Call, Failed};
 use oncegate_core::key::ClaimId;
 use oncegate_core::token::{Fence, Token};
-use oncegate_store::api::{
-    ClaimCall, FinishCall, StepBegin, StepCall, StepEnd, StepOutcome, Store, Target, Work,
-};
+use oncegate_store::api::{ClaimCall, FinishCall, StepBegin, StepCall, StepEnd, StepOutcome, Target, Work};
 use oncegate_store::{StoreError, failpoint};
 use serde_json::{Map, Value, json};
+use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
 
 use crate::entropy;
 use crate::flow::{Action, Body, Flow, ForwardStep, HeaderText, HttpStep, Repeat, Step, Until};
 use crate::gatekeeper::Gatekeeper;
+use crate::held::HeldAttempts;
 use crate::render::{self, RenderError};
 
 /// The runner's name in the history.
-const ACTOR: &str = "runner";
+pub(crate) const ACTOR: &str = "runner";
 
 /// What a worker needs.
 #[derive(Clone)]
@@ -75,6 +77,11 @@ impl Worker {
 
     async fn try_run(&self, id: ClaimId, held: &HeldAttempts) -> Result<Ended, StoreError> {
         let store = self.gate.store();
+        // Listened to from before the attempt exists, so that no act on it is missed.
+        let bell = self.gate.acted_on(id);
+        let acted_on = bell.notified();
+        tokio::pin!(acted_on);
+        acted_on.as_mut().enable();
         let call = ClaimCall {
             target: Target::Id(id),
             request: Request {
@@ -104,6 +111,7 @@ impl Worker {
         let last = tokio::select! {
             last = self.steps(&attempt, work) => last?,
             () = self.keep_alive(&attempt) => Next::Leave,
+            () = self.taken_away(&attempt, &bell, acted_on) => Next::Leave,
         };
         if let Next::Finish(call) = last {
             self.say(&attempt, call, None).await?;
@@ -119,6 +127,26 @@ impl Worker {
                 Ok(Answer::Accepted) => {}
                 // The store may be full or gone for a moment; the lease has two more thirds to live.
                 Err(error) => tracing::warn!(claim = %attempt.id, %error, "could not renew a lease"),
+                Ok(_) => return,
+            }
+        }
+    }
+
+    /// Returns when a person reset or marked the claim: what comes next must not wait for a call that hangs.
+    async fn taken_away<'a>(
+        &self,
+        attempt: &Attempt,
+        bell: &'a Notify,
+        mut acted_on: Pin<&mut Notified<'a>>,
+    ) {
+        loop {
+            acted_on.as_mut().await;
+            acted_on.set(bell.notified());
+            acted_on.as_mut().enable();
+            match self.gate.store().show(attempt.id).await {
+                Ok(view) if view.as_ref().map(|v| v.claim.fence()) == Some(attempt.fence) => {}
+                // The next heartbeat tells.
+                Err(error) => tracing::warn!(claim = %attempt.id, %error, "could not look after an act"),
                 Ok(_) => return,
             }
         }
@@ -170,7 +198,6 @@ impl Worker {
             }
         }
         self.say(attempt, Call::Done, result).await?;
-        failpoint::hit("done.committed");
         Ok(Next::Leave)
     }
 
@@ -228,7 +255,6 @@ impl Worker {
             target: target.clone(),
         };
         let Some(call) = store.begin_step(begin).await? else { return Ok(Next::Leave) };
-        failpoint::hit("step.written");
         let sent_at = store.now().wall;
         let outcome = self.caller.call(request, sent_at).await;
         failpoint::hit("step.answered");
@@ -253,7 +279,6 @@ impl Worker {
             note: note.clone(),
         };
         let holds = self.end_step(end).await?;
-        failpoint::hit("step.committed");
         if !holds {
             return Ok(Next::Leave);
         }
@@ -447,48 +472,4 @@ fn unknown_outcome(step: &Step, number: usize, why: &str) -> Call {
 /// Query strings carry secrets; the rest names the target well enough.
 fn without_query(url: &str) -> &str {
     url.split(['?', '#']).next().unwrap_or(url)
-}
-
-/// The attempts in this process, so that a shutdown can hand back what is left.
-#[derive(Debug, Default)]
-pub(crate) struct HeldAttempts(std::sync::Mutex<std::collections::HashMap<ClaimId, Fence>>);
-
-impl HeldAttempts {
-    fn hold(&self, id: ClaimId, fence: Fence) -> Held<'_> {
-        self.lock().insert(id, fence);
-        Held { all: self, id }
-    }
-
-    /// Everything that is held.
-    pub(crate) fn all(&self) -> Vec<(ClaimId, Fence)> {
-        self.lock().iter().map(|(id, fence)| (*id, *fence)).collect()
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, std::collections::HashMap<ClaimId, Fence>> {
-        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
-    }
-}
-
-struct Held<'a> {
-    all: &'a HeldAttempts,
-    id: ClaimId,
-}
-
-impl Drop for Held<'_> {
-    fn drop(&mut self) {
-        self.all.lock().remove(&self.id);
-    }
-}
-
-/// Hands an attempt back at shutdown: due at once, no retry spent.
-pub(crate) async fn hand_back(store: &dyn Store, id: ClaimId, fence: Fence) -> Result<(), StoreError> {
-    let call = FinishCall {
-        id,
-        fence,
-        call: Call::HandBack,
-        jitter: entropy::jitter(),
-        result: None,
-        actor: ACTOR.into(),
-    };
-    store.finish(call).await.map(|_| ())
 }

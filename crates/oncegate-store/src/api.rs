@@ -159,9 +159,18 @@ pub struct AdmitCall {
     /// Its events, in order.
     pub events: Vec<AdmitEvent>,
     /// The rejected delivery that this releases, which is settled with it.
-    pub releases: Option<i64>,
+    pub releases: Option<Release>,
     /// For the history.
     pub actor: String,
+}
+
+/// A person's release of a delivery that waited.
+#[derive(Clone, Debug)]
+pub struct Release {
+    /// Which delivery.
+    pub delivery: i64,
+    /// Why now.
+    pub reason: String,
 }
 
 /// One event of a request.

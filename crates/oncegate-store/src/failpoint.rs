@@ -4,15 +4,17 @@
 //! when it reaches the named place for the n-th time, as a power cut or an out-of-memory kill would.
 
 /// Every place, in the order in which one webhook passes them.
-pub const PLACES: [&str; 10] = [
+pub const PLACES: [&str; 12] = [
     "admit.before_commit",
     "admit.committed",
     "admit.acknowledging",
     "run.before_commit",
     "run.committed",
+    "step.before_commit",
     "step.written",
     "step.answered",
-    "step.committed",
+    "answer.before_commit",
+    "answer.committed",
     "done.before_commit",
     "done.committed",
 ];

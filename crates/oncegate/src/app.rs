@@ -12,6 +12,7 @@ use oncegate_core::secret::Secret;
 use oncegate_runner::book::Book;
 use oncegate_runner::engine::{self, Engine};
 use oncegate_runner::entropy;
+use oncegate_runner::flow::Action;
 use oncegate_runner::gatekeeper::Gatekeeper;
 use oncegate_store::api::Store;
 use oncegate_store::clock::Clock;
@@ -58,6 +59,16 @@ pub enum StartError {
     /// The HTTP client.
     #[error("cannot make outside calls: {0}")]
     Caller(String),
+    /// A step whose calls would be refused.
+    #[error("automation `{automation}`, step `{step}`: {message}")]
+    Target {
+        /// Which automation.
+        automation: String,
+        /// Which step.
+        step: String,
+        /// Why, and how to mend it.
+        message: String,
+    },
     /// The chosen admin token.
     #[error(
         "ONCEGATE_ADMIN_TOKEN is shorter than 16 characters; choose a longer one, or unset it to have one made"
@@ -86,7 +97,8 @@ const REQUESTS_DRAIN: Duration = Duration::from_secs(3);
 /// # Errors
 /// The store, the port or the settings.
 pub async fn start(options: Options) -> Result<Running, StartError> {
-    let Config { public_url, sources, automations, allow_private, concurrency } = options.config;
+    let caller = caller(&options.config)?;
+    let Config { public_url, sources, automations, allow_private: _, concurrency } = options.config;
     let book = Arc::new(Book::new(automations));
     let store = SqliteStore::open(
         &options.data,
@@ -107,8 +119,6 @@ pub async fn start(options: Options) -> Result<Running, StartError> {
         .local_addr()
         .map_err(|e| StartError::Listen { address: options.listen, message: e.to_string() })?;
     let base_url = public_url.unwrap_or_else(|| format!("http://{address}"));
-    let caller = Caller::new(&oncegate_connect::Options { allow_private, ..Default::default() })
-        .map_err(|e| StartError::Caller(e.to_string()))?;
     let gate = Arc::new(Gatekeeper::new(store, book, options.clock));
     let engine = Engine::start(
         Arc::clone(&gate),
@@ -121,6 +131,35 @@ pub async fn start(options: Options) -> Result<Running, StartError> {
     let (stop, stopped) = watch::channel(false);
     let server = serve(listener, Arc::clone(&gate), sources, base_url, stopped);
     Ok(Running { address, new_token, gate, engine, server, stop })
+}
+
+/// What makes outside calls, once every target that is spelt out has been looked at: a typing error or a private
+/// address that nobody allowed is told before the first event, not by it.
+///
+/// # Errors
+/// No trusted roots, or a target that would be refused.
+pub fn caller(config: &Config) -> Result<Caller, StartError> {
+    let options =
+        oncegate_connect::Options { allow_private: config.allow_private.clone(), ..Default::default() };
+    let caller = Caller::new(&options).map_err(|e| StartError::Caller(e.to_string()))?;
+    for (automation, declared) in &config.automations {
+        for step in declared.flow.iter().flat_map(|flow| &flow.steps) {
+            let url = match &step.action {
+                Action::Http(http) => &http.url,
+                Action::Forward(forward) => &forward.url,
+            };
+            // What a template becomes is known only when it runs.
+            if url.contains("{{") || url.contains("{%") {
+                continue;
+            }
+            caller.check_url(url).map_err(|e| StartError::Target {
+                automation: automation.to_string(),
+                step: step.name.clone(),
+                message: e.to_string(),
+            })?;
+        }
+    }
+    Ok(caller)
 }
 
 /// Claims worked on at the same time unless declared: steps wait for others, they do not compute.

@@ -228,7 +228,7 @@ fn is_invisible(c: char) -> bool {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoIdentity {
     /// The field is not there.
-    #[error("`{field}` is missing; check the source's key_fields against a real request")]
+    #[error("`{field}` is missing; check the source's `key` against a real request")]
     Missing {
         /// The field path.
         field: String,
@@ -286,7 +286,7 @@ pub enum NoIdentity {
         why: String,
     },
     /// Neither the source nor the provider says which fields make the key.
-    #[error("no key fields are declared and `{provider}` has no default; set key_fields on the source")]
+    #[error("no key fields are declared and `{provider}` has no default; set `key` on the source")]
     NoKeyFields {
         /// The provider's name.
         provider: &'static str,

@@ -101,7 +101,7 @@ pub enum SignatureError {
     },
     /// No signature is right for the bytes that arrived.
     #[error(
-        "no signature in `{header}` fits this request with any of the {secrets} secrets of this source; check the \
+        "no signature in `{header}` fits this request (secrets tried: {secrets}); check the \
          secret, and that no proxy in between rewrites the request"
     )]
     Mismatch {

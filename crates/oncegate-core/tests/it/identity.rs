@@ -79,7 +79,7 @@ fn the_generic_scheme_has_no_default_key() {
     for fields in [None, Some(&[][..])] {
         let refused = read(b"{}", &[], fields).identity.unwrap_err();
         assert_eq!(refused, NoIdentity::NoKeyFields { provider: "hmac" });
-        assert!(refused.to_string().contains("key_fields"), "{refused}");
+        assert!(refused.to_string().contains("`key`"), "{refused}");
     }
 }
 

@@ -22,11 +22,11 @@ struct Delivered<'a> {
 impl Context<'_> {
     /// Each event is judged alone, by the same decision as everywhere; all are written together.
     pub(super) fn admit(&self, call: &AdmitCall) -> Result<Vec<Admitted>, StoreError> {
-        if let Some(released) = call.releases {
+        if let Some(release) = &call.releases {
             let settled = self.db.execute(
                 "UPDATE deliveries SET verdict = 'released', settled_at = ?2 \
                  WHERE id = ?1 AND workspace_id = ?3 AND verdict IN ('rejected', 'unverified')",
-                params![released, self.now.wall.as_millis(), call.workspace.0],
+                params![release.delivery, self.now.wall.as_millis(), call.workspace.0],
             )?;
             // Two people pressed at once: the second releases nothing.
             if settled == 0 {
@@ -36,8 +36,8 @@ impl Context<'_> {
                 call.workspace,
                 &call.actor,
                 "release",
-                &format!("delivery {released}"),
-                "released",
+                &format!("delivery {}", release.delivery),
+                &release.reason,
                 None,
             )?;
         }

@@ -21,7 +21,7 @@ use super::transition::Context;
 use super::{intake, migrations, queries, row, schema_meta, upkeep};
 use crate::api::{
     ActCall, AdmitCall, AdmitEvent, ClaimCall, DefaultPolicies, Filter, FinishCall, Payload, PolicyBook,
-    StepBegin, StepEnd, StepOutcome, Target, UnverifiedCall, Workspace,
+    Release, StepBegin, StepEnd, StepOutcome, Target, UnverifiedCall, Workspace,
 };
 
 const NOW: Now = Now { wall: Timestamp::from_secs(1_767_607_200), lease: LeaseInstant(0) };
@@ -159,7 +159,7 @@ fn admit(cx: &Context<'_>) {
         headers: "{}".into(),
         body: vec![],
         events: vec![event(Ok(IdempotencyKey::try_from("e").unwrap())), event(Err("no id".into()))],
-        releases: Some(released),
+        releases: Some(Release { delivery: released, reason: "mended".into() }),
         actor: "mia".into(),
     };
     cx.admit(&call).unwrap();

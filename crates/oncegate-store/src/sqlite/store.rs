@@ -193,11 +193,11 @@ impl Store for SqliteStore {
     }
 
     async fn begin_step(&self, step: StepBegin) -> Result<Option<i64>, StoreError> {
-        self.transact(None, move |cx| cx.begin_step(&step)).await
+        self.transact(Some(("step.before_commit", "step.written")), move |cx| cx.begin_step(&step)).await
     }
 
     async fn end_step(&self, step: StepEnd) -> Result<bool, StoreError> {
-        self.transact(None, move |cx| cx.end_step(&step)).await
+        self.transact(Some(("answer.before_commit", "answer.committed")), move |cx| cx.end_step(&step)).await
     }
 
     async fn set_paused(

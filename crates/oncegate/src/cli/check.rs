@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use crate::app;
 use crate::config::{self, ProcessEnvironment};
 
 #[derive(Debug, clap::Args)]
@@ -13,6 +14,7 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args) -> Result<(), String> {
     let config = config::load(&args.config, &ProcessEnvironment).map_err(|e| e.to_string())?;
+    app::caller(&config).map_err(|e| format!("{}: {e}", args.config.display()))?;
     super::say(format_args!(
         "{}: fine. {} source(s), {} automation(s).",
         args.config.display(),

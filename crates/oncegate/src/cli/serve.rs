@@ -107,9 +107,13 @@ fn data_dir(store: &str, data: PathBuf) -> Result<PathBuf, String> {
 }
 
 /// Shown once; only its hash is kept.
-#[expect(clippy::print_stderr, reason = "the token is for the person who started it, not for a pipe")]
 fn greet(token: &str) {
-    eprintln!(
+    use std::io::Write;
+    let greeting = format!(
         "\n  Admin token, shown this once (only its hash is stored):\n\n      {token}\n\n  Keep it, e.g.:  export ONCEGATE_TOKEN={token}\n"
     );
+    // It cannot be shown again: if stderr is closed, stdout must do.
+    if writeln!(std::io::stderr(), "{greeting}").is_err() {
+        super::say(greeting);
+    }
 }

@@ -4,10 +4,12 @@
 use std::time::Duration;
 
 use oncegate_connect::PrivateAllowance;
-use oncegate_core::policy::{LoopLimit, OnMismatch, OnStale, Policy, RetryPolicy, Ttl, parse_duration};
+use oncegate_core::policy::{
+    Finish, LoopLimit, OnMismatch, OnStale, Policy, RetryPolicy, Ttl, parse_duration,
+};
 use oncegate_core::webhook::{FieldPath, HmacScheme};
 use serde::{Deserialize, Deserializer};
-use serde_saphyr::Spanned;
+use serde_saphyr::{Location, Spanned};
 
 use super::steps::StepFile;
 
@@ -18,7 +20,7 @@ pub(super) type Members<T> = Vec<(Spanned<String>, T)>;
 #[serde(deny_unknown_fields)]
 pub(super) struct File {
     #[serde(default)]
-    pub(super) public_url: Option<String>,
+    pub(super) public_url: Option<Spanned<String>>,
     #[serde(default, deserialize_with = "members")]
     pub(super) sources: Members<SourceFile>,
     #[serde(default, deserialize_with = "members")]
@@ -40,7 +42,7 @@ pub(super) struct OutgoingFile {
 #[serde(deny_unknown_fields)]
 pub(super) struct RunnerFile {
     #[serde(default)]
-    pub(super) concurrency: Option<usize>,
+    pub(super) concurrency: Option<Spanned<usize>>,
 }
 
 #[derive(Deserialize)]
@@ -53,7 +55,7 @@ pub(super) struct SourceFile {
     #[serde(default)]
     pub(super) secrets: Vec<Spanned<String>>,
     #[serde(default)]
-    pub(super) key: Option<Vec<FieldPath>>,
+    pub(super) key: Option<Spanned<Vec<FieldPath>>>,
     #[serde(default)]
     pub(super) hmac: Option<HmacScheme>,
 }
@@ -62,28 +64,30 @@ pub(super) struct SourceFile {
 #[serde(deny_unknown_fields)]
 pub(super) struct AutomationFile {
     #[serde(default)]
-    ttl: Option<Period>,
+    ttl: Option<Spanned<Period>>,
     #[serde(default)]
     ttl_override: bool,
     #[serde(default)]
     on_stale: OnStale,
     #[serde(default)]
-    retries: Option<Vec<Period>>,
+    retries: Option<Spanned<Vec<Period>>>,
     #[serde(default)]
-    retention: Option<Period>,
+    retention: Option<Spanned<Period>>,
     #[serde(default)]
     sla: Option<Period>,
     #[serde(default)]
+    finish: Finish,
+    #[serde(default)]
     on_mismatch: OnMismatch,
     #[serde(default)]
-    loop_limit: Option<LoopFile>,
+    loop_limit: Option<Spanned<LoopFile>>,
     #[serde(default)]
-    pub(super) record: Option<String>,
+    pub(super) record: Option<Spanned<String>>,
     #[serde(default)]
     pub(super) steps: Vec<StepFile>,
 }
 
-#[derive(Deserialize)]
+#[derive(Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct LoopFile {
     runs: u32,
@@ -111,29 +115,40 @@ impl<'de> Deserialize<'de> for Period {
 }
 
 impl AutomationFile {
-    /// The declared policy, or the sentence that says what cannot be.
-    pub(super) fn policy(&self) -> Result<Policy, String> {
+    /// The declared policy, or where and why it cannot be.
+    pub(super) fn policy(&self) -> Result<Policy, (Location, String)> {
         let mut policy = Policy::default();
         policy.on_stale = self.on_stale;
+        policy.finish = self.finish;
         policy.on_mismatch = self.on_mismatch;
-        if let Some(Period(ttl)) = self.ttl {
-            let ttl = if self.ttl_override { Ttl::overridden(ttl) } else { Ttl::new(ttl) };
-            policy.ttl = ttl.map_err(|e| e.to_string())?;
+        if let Some(ttl) = &self.ttl {
+            let Period(given) = ttl.value;
+            let read = if self.ttl_override { Ttl::overridden(given) } else { Ttl::new(given) };
+            let hint =
+                if self.ttl_override { "" } else { "; set `ttl_override: true` beside it if you mean it" };
+            policy.ttl = read.map_err(|e| (ttl.referenced, format!("{e}{hint}")))?;
         }
         if let Some(delays) = &self.retries {
-            policy.retries = RetryPolicy::new(delays.iter().map(|p| p.0).collect())?;
+            policy.retries = RetryPolicy::new(delays.value.iter().map(|p| p.0).collect())
+                .map_err(|e| (delays.referenced, e))?;
         }
         if let Some(Period(sla)) = self.sla {
             policy.sla = sla;
         }
         if let Some(limit) = &self.loop_limit {
-            if limit.runs == 0 {
-                return Err("loop_limit.runs must be at least 1".to_owned());
+            let LoopFile { runs, within: Period(within) } = limit.value;
+            if runs == 0 {
+                return Err((limit.referenced, "loop_limit.runs must be at least 1".to_owned()));
             }
-            policy.loop_limit = LoopLimit { runs: limit.runs, within: limit.within.0 };
+            if within > LoopLimit::WITHIN_MAX {
+                return Err((limit.referenced, "loop_limit.within must be at most 24h".to_owned()));
+            }
+            policy.loop_limit = LoopLimit { runs, within };
         }
-        match self.retention {
-            Some(Period(retention)) => policy.with_retention(retention).map_err(|e| e.to_string()),
+        match &self.retention {
+            Some(retention) => {
+                policy.with_retention(retention.value.0).map_err(|e| (retention.referenced, e.to_string()))
+            }
             None => Ok(policy),
         }
     }
@@ -149,7 +164,7 @@ where
     impl<'de, T: Deserialize<'de>> serde::de::Visitor<'de> for Visitor<T> {
         type Value = Members<T>;
         fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-            f.write_str("names with their declarations")
+            f.write_str("names with their declarations below them")
         }
         fn visit_unit<E>(self) -> Result<Self::Value, E> {
             Ok(vec![])
@@ -162,17 +177,6 @@ where
             Ok(members)
         }
     }
-    d.deserialize_map(Visitor(std::marker::PhantomData))
-}
-
-/// The parser's message without the place, which the caller writes in front.
-pub(super) fn sentence(error: &serde_saphyr::Error) -> String {
-    let text = error.to_string();
-    let text = text.strip_prefix("error: ").unwrap_or(&text);
-    // "… at line 3, column 5" and "line 3 column 5: …" both say again what stands in front.
-    let cut = text.find(" at line ").or_else(|| text.find(" (line ")).unwrap_or(text.len());
-    match text.strip_prefix("line ").and_then(|rest| rest.split_once(": ")) {
-        Some((_, rest)) => rest.trim().to_owned(),
-        None => text[..cut].trim().to_owned(),
-    }
+    // Not `deserialize_map`, which refuses a member that nothing stands under yet.
+    d.deserialize_any(Visitor(std::marker::PhantomData))
 }

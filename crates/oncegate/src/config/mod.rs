@@ -3,6 +3,7 @@
 
 mod file;
 mod secrets;
+mod sentence;
 mod steps;
 
 use std::collections::HashMap;
@@ -14,6 +15,7 @@ use oncegate_core::key::AutomationName;
 use oncegate_core::secret::Secret;
 use oncegate_core::webhook::{FieldPath, Provider};
 use oncegate_runner::book::Automation;
+use oncegate_runner::flow::check_template;
 
 pub use secrets::{Environment, ProcessEnvironment};
 
@@ -97,18 +99,27 @@ pub fn parse(text: &str, path: &Path, environment: &dyn Environment) -> Result<C
     let options = serde_saphyr::options! { with_snippet: false };
     let file: file::File = serde_saphyr::from_str_with_options(text, options).map_err(|e| {
         let location = e.location().unwrap_or(serde_saphyr::Location::UNKNOWN);
-        at(location, file::sentence(&e))
+        at(location, sentence::sentence(&e))
     })?;
     let base = path.parent().unwrap_or(Path::new("."));
     let secrets = secrets::Secrets { environment, base };
     let automations = automations(&file, &secrets, &at)?;
     let sources = sources(&file, &secrets, &automations, &at)?;
+    if let Some(url) = &file.public_url {
+        steps::check_url(&url.value).map_err(|e| at(url.referenced, e))?;
+    }
+    if let Some(concurrency) = &file.runner.concurrency
+        && concurrency.value == 0
+    {
+        let message = "concurrency must be at least 1; pause an automation to keep it from running";
+        return Err(at(concurrency.referenced, message.to_owned()));
+    }
     Ok(Config {
-        public_url: file.public_url.map(|url| url.trim_end_matches('/').to_owned()),
+        public_url: file.public_url.map(|url| url.value.trim_end_matches('/').to_owned()),
         sources,
         automations,
         allow_private: file.outgoing.allow_private,
-        concurrency: file.runner.concurrency,
+        concurrency: file.runner.concurrency.map(|n| n.value),
     })
 }
 
@@ -124,19 +135,23 @@ fn automations(
         let folded =
             AutomationName::try_from(name.value.as_str()).map_err(|e| at(name.referenced, e.to_string()))?;
         let flow = steps::flow(&declared.steps, secrets, at)?;
-        let automation =
-            Automation {
-                policy: Arc::new(declared.policy().map_err(|message| {
-                    at(name.referenced, format!("automation `{}`: {message}", name.value))
-                })?),
-                flow: flow.map(Arc::new),
-                record: declared.record.clone(),
-            };
+        let policy = declared
+            .policy()
+            .map_err(|(place, message)| at(place, format!("automation `{}`: {message}", name.value)))?;
+        if let Some(record) = &declared.record {
+            check_template("record", &record.value).map_err(|e| at(record.referenced, e))?;
+        }
+        let automation = Automation {
+            policy: Arc::new(policy),
+            flow: flow.map(Arc::new),
+            record: declared.record.as_ref().map(|record| record.value.clone()),
+        };
         if automations.insert(folded.clone(), automation).is_some() {
             return Err(at(
                 name.referenced,
                 format!(
-                    "the automation `{folded}` is declared twice; names differ by more than case and blanks"
+                    "the automation `{folded}` is declared twice, because case and blanks around a name do not \
+                     count; merge the two, or rename one"
                 ),
             ));
         }
@@ -157,7 +172,7 @@ fn sources(
             return Err(at(
                 name.referenced,
                 format!(
-                    "`{}` stands in an URL: use up to 64 lower-case letters, digits, - and _",
+                    "`{}` stands in the URL /in/…: write up to 64 lower-case letters, digits, - and _",
                     name.value
                 ),
             ));
@@ -166,20 +181,15 @@ fn sources(
             .map_err(|e| at(declared.provider.referenced, e.to_string()))?;
         let automation = AutomationName::try_from(declared.automation.value.as_str())
             .map_err(|e| at(declared.automation.referenced, e.to_string()))?;
-        if automations.get(&automation).is_none_or(|a| a.flow.is_none()) {
-            return Err(at(
-                declared.automation.referenced,
-                format!(
-                    "the source `{}` sends to the automation `{automation}`, which declares no steps; \
-                     add it under `automations` with at least one step",
-                    name.value
-                ),
-            ));
+        if let Some(message) = leads_nowhere(&automation, automations) {
+            return Err(at(declared.automation.referenced, format!("the source `{}` {message}", name.value)));
         }
         let mut keys = vec![];
         for reference in declared.secret.iter().chain(&declared.secrets) {
             let secret = secrets.resolve(&reference.value).map_err(|e| at(reference.referenced, e))?;
-            provider.check_secret(&secret).map_err(|e| at(reference.referenced, e.to_string()))?;
+            provider
+                .check_secret(&secret)
+                .map_err(|e| at(reference.referenced, format!("the secret `{}`: {e}", reference.value)))?;
             keys.push(secret);
         }
         if keys.is_empty() {
@@ -193,14 +203,43 @@ fn sources(
                 ),
             ));
         }
-        if declared.key.is_none() && matches!(provider, Provider::Hmac(_)) {
+        let key_fields = declared.key.as_ref();
+        if key_fields.is_none_or(|key| key.value.is_empty())
+            && (key_fields.is_some() || matches!(provider, Provider::Hmac(_)))
+        {
             return Err(at(
-                name.referenced,
-                format!("the source `{}` needs `key`: the fields that tell its events apart", name.value),
+                key_fields.map_or(name.referenced, |key| key.referenced),
+                format!(
+                    "the source `{}` needs `key`: the fields that tell its events apart, e.g. `key: [order.id]`",
+                    name.value
+                ),
             ));
         }
-        let source = Source { provider, secrets: keys, automation, key_fields: declared.key.clone() };
+        let key_fields = key_fields.map(|key| key.value.clone());
+        let source = Source { provider, secrets: keys, automation, key_fields };
         sources.insert(name.value.clone(), source);
     }
     Ok(sources)
+}
+
+/// Why events of a source could not be run.
+fn leads_nowhere(
+    automation: &AutomationName,
+    automations: &HashMap<AutomationName, Automation>,
+) -> Option<String> {
+    match automations.get(automation) {
+        Some(declared) if declared.flow.is_some() => None,
+        Some(_) => Some(format!(
+            "sends to the automation `{automation}`, which declares no steps; add at least one under `steps`"
+        )),
+        None => {
+            let nearest =
+                sentence::nearest(automation.as_str(), automations.keys().map(AutomationName::as_str));
+            let meant = nearest.map(|name| format!("did you mean `{name}`? If not, ")).unwrap_or_default();
+            Some(format!(
+                "sends to the automation `{automation}`, which is not declared; {meant}add it under `automations` \
+                 with at least one step"
+            ))
+        }
+    }
 }

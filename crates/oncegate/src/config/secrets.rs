@@ -41,7 +41,8 @@ impl Secrets<'_> {
         } else if let Some(path) = reference.strip_prefix("file:") {
             let path = self.base.join(path.trim());
             #[expect(clippy::disallowed_methods, reason = "this is where secrets come in")]
-            let mut bytes = std::fs::read(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+            let mut bytes = std::fs::read(&path)
+                .map_err(|e| format!("the secret's file {} cannot be read: {e}", path.display()))?;
             // Editors end files with a line break that is not part of the secret.
             while matches!(bytes.last(), Some(b'\n' | b'\r')) {
                 bytes.pop();
@@ -51,7 +52,7 @@ impl Secrets<'_> {
             return Err("a secret must not stand in this file; write `env:NAME` or `file:PATH`".to_owned());
         };
         match secret.iter().all(u8::is_ascii_whitespace) {
-            true => Err(format!("{reference} is empty")),
+            true => Err(format!("the secret `{reference}` is blank; put the secret there")),
             false => Ok(Secret::new(secret)),
         }
     }

@@ -7,6 +7,7 @@ use http::{HeaderName, Method};
 use oncegate_core::limits;
 use oncegate_runner::flow::{
     Action, Body, Flow, ForwardStep, HeaderText, HttpStep, KEY_WINDOW, Repeat, Step, Until,
+    check_json_template, check_template,
 };
 use serde::Deserialize;
 use serde_json::Value;
@@ -43,7 +44,7 @@ struct HttpFile {
     #[serde(default)]
     json: Option<Value>,
     #[serde(default)]
-    body: Option<String>,
+    body: Option<Spanned<String>>,
     #[serde(default)]
     idempotency_header: Option<Spanned<String>>,
 }
@@ -87,9 +88,14 @@ pub(super) fn flow(
     let mut steps = vec![];
     for (number, step) in (1..).zip(declared) {
         let name = &step.name;
-        if name.value.trim().is_empty() || !names.insert(name.value.clone()) {
-            let message =
-                format!("step {number}: `{}` is blank or used twice; name each step once", name.value);
+        if name.value.trim().is_empty() {
+            return Err(at(name.referenced, format!("step {number} has a blank name; call it what it does")));
+        }
+        if !names.insert(name.value.clone()) {
+            let message = format!(
+                "two steps are called `{}`; what a step did is remembered by its name, so rename one",
+                name.value
+            );
             return Err(at(name.referenced, message));
         }
         if number > limits::STEPS_MAX {
@@ -120,7 +126,10 @@ fn one(step: &StepFile, secrets: &Secrets<'_>, at: At<'_>) -> Result<Step, Confi
     let action = match (&step.http, &step.forward) {
         (Some(declared), None) => Action::Http(http(declared, secrets, at)?),
         (None, Some(declared)) => Action::Forward(forward(declared, secrets, at)?),
-        _ => return Err(here("declare one of `http` and `forward`".to_owned())),
+        (None, None) => return Err(here("says nothing to do; declare `http` or `forward`".to_owned())),
+        (Some(_), Some(_)) => {
+            return Err(here("declares `http` and `forward`; make two steps of it".to_owned()));
+        }
     };
     let timeout = step.timeout.map_or(TIMEOUT.1, |p| p.0);
     if timeout < TIMEOUT.0 || timeout > TIMEOUT.2 {
@@ -146,20 +155,25 @@ fn one(step: &StepFile, secrets: &Secrets<'_>, at: At<'_>) -> Result<Step, Confi
 fn http(declared: &HttpFile, secrets: &Secrets<'_>, at: At<'_>) -> Result<HttpStep, ConfigError> {
     let method = match &declared.method {
         None => Method::POST,
-        Some(word) => word
-            .value
-            .to_ascii_uppercase()
-            .parse()
-            .map_err(|_| at(word.referenced, format!("`{}` is not an HTTP method", word.value)))?,
+        Some(word) => word.value.to_ascii_uppercase().parse().map_err(|_| {
+            at(word.referenced, format!("`{}` is not an HTTP method; write e.g. POST", word.value))
+        })?,
     };
     let mut headers = vec![];
     for (name, value) in &declared.headers {
         if name.parse::<HeaderName>().is_err() {
-            return Err(at(value.referenced, format!("`{name}` is not a header name")));
+            return Err(at(
+                value.referenced,
+                format!("`{name}` cannot be the name of a header; write e.g. `X-Api-Key`"),
+            ));
         }
         let text = match Secrets::is_reference(&value.value) {
             true => HeaderText::Secret(secrets.resolve(&value.value).map_err(|e| at(value.referenced, e))?),
-            false => HeaderText::Template(value.value.clone()),
+            false => {
+                let place = format!("headers.{name}");
+                check_template(&place, &value.value).map_err(|e| at(value.referenced, e))?;
+                HeaderText::Template(value.value.clone())
+            }
         };
         headers.push((name.clone(), text));
     }
@@ -167,17 +181,24 @@ fn http(declared: &HttpFile, secrets: &Secrets<'_>, at: At<'_>) -> Result<HttpSt
         (Some(_), Some(_)) => {
             return Err(at(declared.url.referenced, "declare one of `json` and `body`, not both".to_owned()));
         }
-        (Some(json), None) => Body::Json(json.clone()),
-        (None, Some(text)) => Body::Text(text.clone()),
+        (Some(json), None) => {
+            check_json_template("json", json).map_err(|e| at(declared.url.referenced, e))?;
+            Body::Json(json.clone())
+        }
+        (None, Some(text)) => {
+            check_template("body", &text.value).map_err(|e| at(text.referenced, e))?;
+            Body::Text(text.value.clone())
+        }
         (None, None) if matches!(method, Method::POST | Method::PUT | Method::PATCH) => Body::Payload,
         (None, None) => Body::Empty,
     };
     let idempotency_header = match &declared.idempotency_header {
         None => HeaderName::from_static("idempotency-key"),
-        Some(name) => name
-            .value
-            .parse()
-            .map_err(|_| at(name.referenced, format!("`{}` is not a header name", name.value)))?,
+        Some(name) => name.value.parse().map_err(|_| {
+            let message =
+                format!("`{}` cannot be the name of a header; write e.g. `Idempotency-Key`", name.value);
+            at(name.referenced, message)
+        })?,
     };
     Ok(HttpStep { method, url: url(&declared.url, secrets, at)?, headers, body, idempotency_header })
 }
@@ -187,6 +208,9 @@ fn forward(declared: &ForwardFile, secrets: &Secrets<'_>, at: At<'_>) -> Result<
         UntilWord::Finished => Until::Finished,
         UntilWord::Accepted => Until::Accepted,
     };
+    if let Some(json) = &declared.json {
+        check_json_template("json", json).map_err(|e| at(declared.url.referenced, e))?;
+    }
     Ok(ForwardStep { url: url(&declared.url, secrets, at)?, json: declared.json.clone(), until })
 }
 
@@ -196,11 +220,24 @@ fn url(declared: &Spanned<String>, secrets: &Secrets<'_>, at: At<'_>) -> Result<
         let secret = secrets.resolve(&declared.value).map_err(|e| at(declared.referenced, e))?;
         return Ok(String::from_utf8_lossy(secret.expose()).trim().to_owned());
     }
-    match declared.value.starts_with("http://")
-        || declared.value.starts_with("https://")
-        || declared.value.starts_with("{{")
-    {
-        true => Ok(declared.value.clone()),
-        false => Err(at(declared.referenced, format!("`{}` is no http or https URL", declared.value))),
+    match declared.value.contains("{{") || declared.value.contains("{%") {
+        true => check_template("url", &declared.value),
+        false => check_url(&declared.value),
+    }
+    .map_err(|e| at(declared.referenced, e))?;
+    Ok(declared.value.clone())
+}
+
+/// What can be told of an URL before it is called.
+pub(super) fn check_url(url: &str) -> Result<(), String> {
+    let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"));
+    let host = rest.and_then(|rest| rest.split(['/', '?', '#']).next());
+    match host {
+        None => Err(format!("`{url}` is no http or https URL; write e.g. https://api.example.com/contacts")),
+        Some("") => Err(format!("`{url}` names no host; write e.g. https://api.example.com/contacts")),
+        Some(_) if url.chars().any(|c| c.is_whitespace() || c.is_control()) => {
+            Err(format!("`{url}` has white space in it; write %20 for a blank"))
+        }
+        Some(_) => Ok(()),
     }
 }

@@ -20,12 +20,13 @@ use super::{AppState, answer};
 type Answered = Result<Json<Value>, Problem>;
 
 /// Who does it and why; the rest of the fields stays for the act itself.
-struct Said {
-    reason: String,
-    actor: String,
+pub(crate) struct Said {
+    pub(crate) reason: String,
+    pub(crate) actor: String,
 }
 
-async fn said(request: Request, actor: &Actor) -> Result<(Said, Fields), Problem> {
+/// Reads `reason` and `by`.
+pub(crate) async fn said(request: Request, actor: &Actor) -> Result<(Said, Fields), Problem> {
     let mut fields = Fields::read(request, Reading::Strict).await?;
     let reason = person_text(fields.required("reason")?, "reason")?;
     // One token may be shared by a team; `by` says who of it acted.
@@ -53,7 +54,7 @@ pub(crate) fn claim_id(text: &str) -> Result<ClaimId, Problem> {
 
 async fn act(state: &AppState, id: ClaimId, act: Act, said: Said) -> Answered {
     match state.gate.act(ActCall { id, act, reason: said.reason, actor: said.actor }).await? {
-        Acted::Written(view) => Ok(Json(answer::claim(&view))),
+        Acted::Written(view) => Ok(Json(answer::claim(&view, state.gate.store().now()))),
         Acted::Refused(refusal) => Err(refused(&refusal)),
         Acted::NotFound => Err(Problem::not_found("there is no such claim")),
     }
@@ -96,7 +97,7 @@ pub(crate) async fn run_now(
     fields.finish("reason, by")?;
     match state.gate.run_now(id, said.reason, said.actor).await? {
         RunNow::Queued(view) => {
-            let mut answer = answer::claim(&view);
+            let mut answer = answer::claim(&view, state.gate.store().now());
             answer["answer"] = "queued".into();
             Ok(Json(answer))
         }

@@ -2,8 +2,9 @@
 
 use http::StatusCode;
 use oncegate_core::claim::State;
-use oncegate_core::decide::{Decision, StopReason};
+use oncegate_core::decide::{self, Decision, StopReason};
 use oncegate_core::key::ClaimId;
+use oncegate_core::time::Now;
 use oncegate_core::token::Token;
 use oncegate_store::api::{ClaimView, Claimed};
 use serde_json::{Value, json};
@@ -51,12 +52,19 @@ fn capability_url(base_url: &str, id: ClaimId, verb: &str, token: &Token) -> Str
 }
 
 /// A claim as lists and finish calls show it.
-pub(crate) fn claim(view: &ClaimView) -> Value {
+pub(crate) fn claim(view: &ClaimView, now: Now) -> Value {
     let claim = &view.claim;
     let (note, cause, due) = match &claim.state {
-        State::Error { note, cause, due, .. } => (Some(note.as_str()), Some(cause.as_str()), *due),
+        State::Error { note, cause, due, .. } => (Some(note.clone()), Some(cause.as_str()), *due),
         State::None { due } => (None, None, *due),
-        State::Processing(lease) => (None, None, lease.deferred_until),
+        // Why it stands in the stuck list before its TTL.
+        State::Processing(lease) => {
+            let note = lease.clock_problem(now).map(|ahead| {
+                let ahead = decide::in_words(ahead);
+                format!("clock problem: processing_started_at lies {ahead} ahead of the store's clock")
+            });
+            (note, None, lease.deferred_until)
+        }
         State::Done { .. } => (None, None, None),
     };
     let (done_at, retain_until) = match &claim.state {

@@ -103,7 +103,7 @@ async fn say(
             "there is no such claim; it may have been forgotten after its retention",
         ));
     };
-    let claim = answer::claim(&view);
+    let claim = answer::claim(&view, state.gate.store().now());
     let conflict = |problem: Problem| Err(problem.with("claim", claim.clone()));
     match said {
         Answer::Accepted | Answer::Unchanged => {

@@ -50,13 +50,13 @@ impl Fields {
     /// Query string and body of a request.
     pub(crate) async fn read(request: Request, reading: Reading) -> Result<Self, Problem> {
         let (parts, body) = request.into_parts();
-        let mut fields = Self::query(&parts.uri);
+        let mut fields = Self { fields: form(query_of(&parts.uri), reading)? };
         let body = match read_body(body, limits::API_BODY_BYTES_MAX).await {
             Ok(body) => body,
             Err(_) if reading == Reading::Lenient => Bytes::new(),
             Err(problem) => return Err(problem),
         };
-        match Self::body(&parts.headers, &body) {
+        match Self::body(&parts.headers, &body, reading) {
             Ok(body) => fields.merge(body, reading)?,
             Err(_) if reading == Reading::Lenient => {}
             Err(problem) => return Err(problem),
@@ -65,11 +65,14 @@ impl Fields {
     }
 
     /// The query string alone.
-    pub(crate) fn query(uri: &Uri) -> Self {
-        Self { fields: form(uri.query().unwrap_or_default().as_bytes()) }
+    ///
+    /// # Errors
+    /// A field is given twice.
+    pub(crate) fn query(uri: &Uri) -> Result<Self, Problem> {
+        Ok(Self { fields: form(query_of(uri), Reading::Strict)? })
     }
 
-    fn body(headers: &HeaderMap, body: &[u8]) -> Result<Map<String, Value>, Problem> {
+    fn body(headers: &HeaderMap, body: &[u8], reading: Reading) -> Result<Map<String, Value>, Problem> {
         if body.iter().all(u8::is_ascii_whitespace) {
             return Ok(Map::new());
         }
@@ -84,7 +87,7 @@ impl Fields {
                 Ok(_) => Err(Problem::unreadable_body("the body must be a JSON object")),
                 Err(e) => Err(Problem::unreadable_body(format!("the body is not JSON: {e}"))),
             },
-            "application/x-www-form-urlencoded" | "" => Ok(form(body)),
+            "application/x-www-form-urlencoded" | "" => form(body, reading),
             other => Err(Problem::unsupported_content_type(format!(
                 "`{other}` is not understood; send application/json or application/x-www-form-urlencoded"
             ))),
@@ -141,7 +144,7 @@ impl Fields {
         }
     }
 
-    /// Takes any JSON value. Text that is JSON stays text: only the sender knows which it meant.
+    /// Takes any JSON value.
     pub(crate) fn value(&mut self, name: &str) -> Option<Value> {
         self.fields.remove(name).filter(|v| !v.is_null())
     }
@@ -155,12 +158,62 @@ impl Fields {
     }
 }
 
-fn form(bytes: &[u8]) -> Map<String, Value> {
+fn query_of(uri: &Uri) -> &[u8] {
+    uri.query().unwrap_or_default().as_bytes()
+}
+
+/// Nobody can tell which of two values is meant; where that must not matter, the first counts.
+fn form(bytes: &[u8], reading: Reading) -> Result<Map<String, Value>, Problem> {
     let mut fields = Map::new();
     for (name, value) in form_urlencoded::parse(bytes) {
-        fields.insert(name.into_owned(), Value::String(value.into_owned()));
+        let (group, member) = match grouped(&name) {
+            Some((group, member)) => (group, Some(member)),
+            None => (name.as_ref(), None),
+        };
+        let value = form_value(group, member, value.into_owned());
+        let into = match member {
+            None => &mut fields,
+            Some(_) => match fields.entry(group).or_insert_with(|| Map::new().into()) {
+                Value::Object(members) => members,
+                _ => {
+                    return Err(Problem::field(
+                        group,
+                        "is given as a whole and by its members; send one of them",
+                    ));
+                }
+            },
+        };
+        match into.get(member.unwrap_or(group)) {
+            Some(other) if *other != value && reading == Reading::Strict => {
+                return Err(Problem::field(&name, "is given twice and differs"));
+            }
+            Some(_) => {}
+            None => {
+                into.insert(member.unwrap_or(group).to_owned(), value);
+            }
+        }
     }
-    fields
+    Ok(fields)
+}
+
+/// `key_fields.form_id` and `key_fields[form_id]` name a member: the two spellings that no-code tools send.
+fn grouped(name: &str) -> Option<(&str, &str)> {
+    let rest = name.strip_prefix("key_fields")?;
+    let member = match rest.strip_prefix('[') {
+        Some(rest) => rest.strip_suffix(']')?,
+        None => rest.strip_prefix('.')?,
+    };
+    (!member.is_empty()).then_some(("key_fields", member))
+}
+
+/// A form has no other way to send JSON than as text; where JSON is meant, it is read as if it had come as JSON, so
+/// that one payload has one fingerprint whichever way it comes.
+fn form_value(group: &str, member: Option<&str>, text: String) -> Value {
+    let takes_json = member.is_none() && matches!(group, "payload" | "result" | "key_fields");
+    match serde_json::from_str(&text) {
+        Ok(json @ (Value::Object(_) | Value::Array(_))) if takes_json => json,
+        _ => Value::String(text),
+    }
 }
 
 /// How JSON calls a value's type.

@@ -11,12 +11,12 @@ use oncegate_core::key::RecordName;
 use oncegate_core::limits;
 use oncegate_core::webhook::{self, Headers, Reading as Read};
 use oncegate_runner::gatekeeper::Gatekeeper;
-use oncegate_store::api::{AdmitCall, AdmitEvent, Admitted, DeliveryRow, UnverifiedCall, Workspace};
+use oncegate_store::api::{AdmitCall, AdmitEvent, Admitted, DeliveryRow, Release, UnverifiedCall, Workspace};
 use serde_json::{Value, json};
 
 use super::AppState;
 use super::auth::Actor;
-use super::input::{Fields, Reading, read_body};
+use super::input::read_body;
 use super::problem::Problem;
 use crate::config::Source;
 
@@ -149,9 +149,8 @@ pub(crate) async fn release(
     Path(id): Path<String>,
     request: Request,
 ) -> Result<Json<Value>, Problem> {
-    let mut fields = Fields::read(request, Reading::Strict).await?;
-    let reason = fields.required("reason")?;
-    fields.finish("reason")?;
+    let (said, fields) = super::acts::said(request, &actor).await?;
+    fields.finish("reason, by")?;
     let row = match id.parse() {
         Ok(id) => state.gate.store().delivery(Workspace::DEFAULT, id).await?,
         Err(_) => None,
@@ -167,8 +166,8 @@ pub(crate) async fn release(
         ))
     })?;
     let mut call = released(&state, &row, source)?;
-    call.actor = actor.0;
-    tracing::info!(delivery = row.id, reason, "a delivery is released");
+    call.actor = said.actor;
+    call.releases = Some(Release { delivery: row.id, reason: said.reason });
     let admitted = state.gate.admit(call).await?;
     if admitted.is_empty() {
         return Err(Problem::nothing_to_do("somebody else released this delivery just now"));
@@ -195,7 +194,5 @@ fn released(state: &AppState, row: &DeliveryRow, source: &Source) -> Result<Admi
     if let Some(why) = events.iter().find_map(|e| e.identity.as_ref().err()) {
         return Err(Problem::invalid_field(format!("it still has no identity: {why}")));
     }
-    let mut call = admit_call(state, &row.source, source, &headers, &body, events);
-    call.releases = Some(row.id);
-    Ok(call)
+    Ok(admit_call(state, &row.source, source, &headers, &body, events))
 }

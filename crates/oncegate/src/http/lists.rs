@@ -9,7 +9,7 @@ use oncegate_core::claim::ProcessingState;
 use oncegate_core::inbox::InboxList;
 use oncegate_core::key::IdempotencyKey;
 use oncegate_core::limits;
-use oncegate_store::api::{DeliveryRow, Filter, Page, Workspace};
+use oncegate_store::api::{ClaimView, DeliveryRow, Filter, Page, Workspace};
 use serde_json::{Map, Value, json};
 
 use super::acts::claim_id;
@@ -50,7 +50,7 @@ fn page<T>(name: &str, page: Page<T>, show: impl Fn(&T) -> Value) -> Json<Value>
 }
 
 pub(crate) async fn claims(State(state): State<Arc<AppState>>, uri: Uri) -> Answered {
-    let mut fields = Fields::query(&uri);
+    let mut fields = Fields::query(&uri)?;
     let (before, limit) = paging(&mut fields)?;
     let inbox = match fields.text("inbox")? {
         None => None,
@@ -71,6 +71,8 @@ pub(crate) async fn claims(State(state): State<Arc<AppState>>, uri: Uri) -> Answ
     let key = fields.text("idempotency_key")?;
     fields.finish("inbox, state, automation, idempotency_key, cursor, limit")?;
     let store = state.gate.store();
+    let now = store.now();
+    let show = |view: &ClaimView| answer::claim(view, now);
     if let Some(key) = key {
         let automation = automation
             .ok_or_else(|| Problem::field("idempotency_key", "is looked up together with its automation"))?;
@@ -79,10 +81,10 @@ pub(crate) async fn claims(State(state): State<Arc<AppState>>, uri: Uri) -> Answ
             Some(id) => store.show(id).await?,
             None => None,
         };
-        return Ok(page("claims", Page { rows: view.into_iter().collect(), next: None }, answer::claim));
+        return Ok(page("claims", Page { rows: view.into_iter().collect(), next: None }, show));
     }
     let filter = Filter { inbox, state: processing_state, automation, before, limit };
-    Ok(page("claims", store.list(WORKSPACE, filter).await?, answer::claim))
+    Ok(page("claims", store.list(WORKSPACE, filter).await?, show))
 }
 
 pub(crate) async fn claim(State(state): State<Arc<AppState>>, Path(id): Path<String>) -> Answered {
@@ -94,7 +96,7 @@ pub(crate) async fn claim(State(state): State<Arc<AppState>>, Path(id): Path<Str
         ));
     };
     let flow = state.gate.book().automation(&view.automation).flow;
-    let mut shown = answer::claim(&view);
+    let mut shown = answer::claim(&view, store.now());
     shown["result"] = view.result.as_deref().and_then(|r| serde_json::from_str(r).ok()).unwrap_or_default();
     shown["history"] = json!(store.history(id).await?);
     if let Some(work) = store.work(id).await? {
@@ -130,7 +132,7 @@ pub(crate) async fn inbox(State(state): State<Arc<AppState>>) -> Answered {
 }
 
 pub(crate) async fn rejected(State(state): State<Arc<AppState>>, uri: Uri) -> Answered {
-    let mut fields = Fields::query(&uri);
+    let mut fields = Fields::query(&uri)?;
     let (before, limit) = paging(&mut fields)?;
     fields.finish("cursor, limit")?;
     Ok(page("rejected", state.gate.store().rejected(WORKSPACE, before, limit).await?, delivery))
@@ -164,7 +166,7 @@ fn delivery(row: &DeliveryRow) -> Value {
 }
 
 pub(crate) async fn audit(State(state): State<Arc<AppState>>, uri: Uri) -> Answered {
-    let mut fields = Fields::query(&uri);
+    let mut fields = Fields::query(&uri)?;
     let (before, limit) = paging(&mut fields)?;
     fields.finish("cursor, limit")?;
     Ok(page("audit", state.gate.store().audit(WORKSPACE, before, limit).await?, |row| json!(row)))

@@ -104,7 +104,8 @@ impl IntoResponse for Problem {
         let mut response = (self.status, document.to_string()).into_response();
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
-        if self.status == StatusCode::UNAUTHORIZED {
+        // A provider whose signature is wrong cannot mend that with a bearer token.
+        if self.status == StatusCode::UNAUTHORIZED && self.code != "invalid_signature" {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
         if self.status == StatusCode::SERVICE_UNAVAILABLE {

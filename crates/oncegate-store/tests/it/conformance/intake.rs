@@ -3,7 +3,7 @@
 use oncegate_core::decide::StopReason;
 use oncegate_core::inbox::InboxList;
 use oncegate_core::limits;
-use oncegate_store::api::{AdmitCall, AdmitEvent, Admitted, UnverifiedCall};
+use oncegate_store::api::{AdmitCall, AdmitEvent, Admitted, Release, UnverifiedCall};
 
 use super::*;
 
@@ -94,7 +94,10 @@ async fn a_request_is_stored_whole_or_not_at_all() {
             bench.rejected(Workspace(77), None, 10).await.unwrap().rows.is_empty(),
             "the first event neither"
         );
-        let unknown = AdmitCall { releases: Some(12_345), ..request(vec![event("k", "a")]) };
+        let unknown = AdmitCall {
+            releases: Some(Release { delivery: 12_345, reason: "mended".into() }),
+            ..request(vec![event("k", "a")])
+        };
         assert!(bench.admit(unknown).await.unwrap().is_empty());
         assert_eq!(bench.find(WS, automation("welcome"), key("k")).await.unwrap(), None);
     }
@@ -112,7 +115,7 @@ async fn a_rejected_event_is_released_once_even_if_pressed_by_many_at_once() {
                 let store = Arc::clone(&bench);
                 // Each press meant another key: two of them would be two effects.
                 let call = AdmitCall {
-                    releases: Some(delivery),
+                    releases: Some(Release { delivery, reason: "mended".into() }),
                     ..request(vec![event(&format!("rekeyed{n}"), "a")])
                 };
                 tokio::spawn(async move { store.admit(call).await.unwrap() })
@@ -144,7 +147,10 @@ async fn a_bad_signature_is_kept_apart_and_can_be_released() {
         assert_eq!((row.body, row.headers), (Some(b"1".to_vec()), Some(forged(1).headers)));
         let counts = bench.counts(WS).await.unwrap();
         assert!(counts.contains(&(InboxList::Rejected, 1)), "{counts:?}");
-        let released = AdmitCall { releases: Some(id), ..request(vec![event("k", "a")]) };
+        let released = AdmitCall {
+            releases: Some(Release { delivery: id, reason: "mended".into() }),
+            ..request(vec![event("k", "a")])
+        };
         assert!(matches!(bench.admit(released).await.unwrap()[..], [Admitted::Accepted { .. }]));
     }
 }

@@ -44,7 +44,7 @@ async fn pausing_lists_and_audit_stay_in_their_workspace() {
 
 #[tokio::test]
 async fn a_rejected_event_is_neither_seen_nor_released_from_another_workspace() {
-    let request = |workspace, name: Option<&str>, releases| AdmitCall {
+    let request = |workspace, name: Option<&str>, releases: Option<i64>| AdmitCall {
         workspace,
         source: "typeform".into(),
         automation: automation("welcome"),
@@ -56,7 +56,7 @@ async fn a_rejected_event_is_neither_seen_nor_released_from_another_workspace() 
             json: "{}".into(),
             record: None,
         }],
-        releases,
+        releases: releases.map(|delivery| oncegate_store::api::Release { delivery, reason: "mended".into() }),
         actor: "mia".into(),
     };
     for bench in benches() {

@@ -1,0 +1,57 @@
+//! The attempts that this process works on, and how they are handed back when it stops.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use oncegate_core::finish::Call;
+use oncegate_core::key::ClaimId;
+use oncegate_core::token::Fence;
+use oncegate_store::StoreError;
+use oncegate_store::api::{FinishCall, Store};
+
+use crate::entropy;
+use crate::worker::ACTOR;
+
+/// The attempts in this process, so that a shutdown can hand back what is left.
+#[derive(Debug, Default)]
+pub(crate) struct HeldAttempts(Mutex<HashMap<ClaimId, Fence>>);
+
+impl HeldAttempts {
+    pub(crate) fn hold(&self, id: ClaimId, fence: Fence) -> Held<'_> {
+        self.lock().insert(id, fence);
+        Held { all: self, id }
+    }
+
+    /// Everything that is held.
+    pub(crate) fn all(&self) -> Vec<(ClaimId, Fence)> {
+        self.lock().iter().map(|(id, fence)| (*id, *fence)).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<ClaimId, Fence>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+pub(crate) struct Held<'a> {
+    all: &'a HeldAttempts,
+    id: ClaimId,
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.all.lock().remove(&self.id);
+    }
+}
+
+/// Hands an attempt back at shutdown: due at once, no retry spent.
+pub(crate) async fn hand_back(store: &dyn Store, id: ClaimId, fence: Fence) -> Result<(), StoreError> {
+    let call = FinishCall {
+        id,
+        fence,
+        call: Call::HandBack,
+        jitter: entropy::jitter(),
+        result: None,
+        actor: ACTOR.into(),
+    };
+    store.finish(call).await.map(|_| ())
+}

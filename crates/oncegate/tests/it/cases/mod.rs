@@ -1,0 +1,7 @@
+//! Real reports, each a test named by its id.
+
+mod claims;
+mod load;
+mod people;
+mod runner;
+mod time;

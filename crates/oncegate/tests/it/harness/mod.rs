@@ -1,0 +1,288 @@
+//! Starts the gate, lets time pass, kills and restarts it, and waits for what shall come about.
+
+mod client;
+mod clock;
+mod receiver;
+mod sign;
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use oncegate::app::{self, Options, Running, StartError};
+use oncegate::config::{self, Environment};
+use oncegate_core::secret::Secret;
+use oncegate_core::time::{Tick, Timestamp};
+use oncegate_store::StoreError;
+use oncegate_store::clock::Clock;
+use tokio::runtime::Runtime;
+
+pub(crate) use client::{Claimed, Client, json_body, query, send};
+pub(crate) use clock::TestClock;
+pub(crate) use receiver::{Hold, Receiver, Reply};
+pub(crate) use sign::{Signed, base64, hex, hmac_sha256};
+
+/// When tests begin, unless they say otherwise.
+pub(crate) const MORNING: &str = "2026-01-05T10:00:00Z";
+pub(crate) const ADMIN: &str = "the-admin-token-of-the-tests";
+
+/// The automation `welcome` with one step that posts to the receiver, and the source `orders` that leads to it.
+pub(crate) const WELCOME: &str = "
+automations:
+  welcome:
+    ttl: 10m
+    steps:
+      - { name: send, http: { url: '$RECEIVER/send' }, repeat: by_key }
+sources:
+  orders: { provider: hmac, automation: welcome, secret: env:ORDERS, hmac: { header: X-Signature }, key: [order] }
+";
+
+pub(crate) fn at(text: &str) -> Timestamp {
+    Timestamp::parse_rfc3339(text).unwrap()
+}
+
+pub(crate) const fn secs(n: u64) -> Duration {
+    Duration::from_secs(n)
+}
+
+pub(crate) const fn mins(n: u64) -> Duration {
+    Duration::from_secs(60 * n)
+}
+
+pub(crate) const fn hours(n: u64) -> Duration {
+    Duration::from_secs(3_600 * n)
+}
+
+/// The variables that `env:NAME` finds.
+pub(crate) struct Vars(pub(crate) HashMap<String, String>);
+
+impl Environment for Vars {
+    fn get(&self, name: &str) -> Option<String> {
+        self.0.get(name).cloned()
+    }
+}
+
+/// How to start a gate.
+pub(crate) struct Setup {
+    yaml: String,
+    vars: Vars,
+    wall: Timestamp,
+    max_bytes: Option<u64>,
+}
+
+impl Setup {
+    /// `$RECEIVER` in the text stands for the receiver, which the gate is allowed to call.
+    pub(crate) fn new(yaml: &str, receiver: &Receiver) -> Self {
+        Self::alone(&format!(
+            "outgoing: {{ allow_private: ['{}'] }}\n{}",
+            receiver.address,
+            yaml.replace("$RECEIVER", &receiver.url())
+        ))
+    }
+
+    /// A gate that calls nobody.
+    pub(crate) fn alone(yaml: &str) -> Self {
+        let vars = Vars([("ORDERS".to_owned(), sign::ORDERS.to_owned())].into());
+        Self { yaml: yaml.to_owned(), vars, wall: at(MORNING), max_bytes: None }
+    }
+
+    pub(crate) fn var(mut self, name: &str, value: &str) -> Self {
+        self.vars.0.insert(name.to_owned(), value.to_owned());
+        self
+    }
+
+    pub(crate) fn starts_at(mut self, wall: Timestamp) -> Self {
+        self.wall = wall;
+        self
+    }
+
+    pub(crate) fn max_bytes(mut self, bytes: u64) -> Self {
+        self.max_bytes = Some(bytes);
+        self
+    }
+
+    pub(crate) async fn start(self) -> Gate {
+        let dir = tempfile::Builder::new().prefix("gate-").tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let clock = Arc::new(TestClock::at(self.wall));
+        let listen = "127.0.0.1:0".parse().unwrap();
+        let (runtime, running) = start(&self, dir.path(), listen, &clock).await;
+        let api = Client::new(&format!("http://{}", running.address), ADMIN);
+        Gate { api, clock, setup: self, dir, live: Some((runtime, running)) }
+    }
+}
+
+/// Each start has a runtime of its own, so that a crash can end all of its tasks wherever they stand.
+async fn start(setup: &Setup, data: &Path, listen: SocketAddr, clock: &Arc<TestClock>) -> (Runtime, Running) {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let options = || Options {
+        config: config::parse(&setup.yaml, Path::new("oncegate.yaml"), &setup.vars)
+            .unwrap_or_else(|e| panic!("{e}\n{}", setup.yaml)),
+        data: data.to_owned(),
+        listen,
+        ephemeral: true,
+        admin_token: Some(Secret::new(ADMIN)),
+        clock: Arc::clone(clock) as _,
+        max_bytes: setup.max_bytes,
+    };
+    // What was killed lets go of its directory and its port only once the last of its tasks is gone.
+    let running = eventually("the gate starts", async || match runtime.spawn(app::start(options())).await {
+        Ok(Ok(running)) => Some(running),
+        Ok(Err(StartError::Listen { .. } | StartError::Store(StoreError::Locked { .. }))) => None,
+        Ok(Err(error)) => panic!("{error}"),
+        Err(error) => panic!("{error}"),
+    })
+    .await;
+    (runtime, running)
+}
+
+/// A gate that runs.
+pub(crate) struct Gate {
+    pub(crate) api: Client,
+    pub(crate) clock: Arc<TestClock>,
+    setup: Setup,
+    dir: tempfile::TempDir,
+    live: Option<(Runtime, Running)>,
+}
+
+impl Gate {
+    /// Live time passes: both clocks go on, and the store ticks every 5 s.
+    pub(crate) async fn advance(&self, d: Duration) {
+        let mut left = d;
+        while !left.is_zero() {
+            let step = left.min(Tick::INTERVAL);
+            self.clock.advance(step);
+            self.running().gate.store().tick().await.unwrap();
+            left -= step;
+        }
+    }
+
+    /// Live time passes until the wall clock shows this.
+    pub(crate) async fn advance_to(&self, wall: Timestamp) {
+        let now = self.now();
+        assert!(now <= wall, "{now} is past {wall}");
+        self.advance(wall.since(now)).await;
+    }
+
+    /// Time passes while nothing counts it; due work is looked for again.
+    pub(crate) fn advance_wall(&self, d: Duration) {
+        self.clock.advance(d);
+    }
+
+    /// The wall clock jumps ahead; no time passes, as when a machine was asleep.
+    pub(crate) fn jump(&self, d: Duration) {
+        self.clock.set_wall(self.now().after(d));
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        self.clock.read().wall
+    }
+
+    fn running(&self) -> &Running {
+        &self.live.as_ref().unwrap().1
+    }
+
+    /// The same data directory and port, after SIGTERM.
+    pub(crate) async fn restart(&mut self) {
+        self.stop().await;
+        self.reopen().await;
+    }
+
+    /// The same data directory and port with another configuration, after SIGTERM.
+    pub(crate) async fn restart_with(&mut self, change: impl FnOnce(&str) -> String) {
+        self.stop().await;
+        self.setup.yaml = change(&self.setup.yaml);
+        self.reopen().await;
+    }
+
+    /// The same data directory on a larger disk.
+    pub(crate) async fn grow(&mut self, max_bytes: u64) {
+        self.stop().await;
+        self.setup.max_bytes = Some(max_bytes);
+        self.reopen().await;
+    }
+
+    /// Sets a variable that the next start finds.
+    pub(crate) fn set_var(&mut self, name: &str, value: &str) {
+        self.setup.vars.0.insert(name.to_owned(), value.to_owned());
+    }
+
+    /// What runs is handed back; nothing answers until [`Gate::reopen`].
+    pub(crate) async fn stop(&mut self) {
+        let (runtime, running) = self.live.take().unwrap();
+        runtime.spawn(running.stop()).await.unwrap();
+        runtime.shutdown_background();
+    }
+
+    /// As after kill -9: every task ends where it stands and nothing is handed back.
+    pub(crate) fn crash(&mut self) {
+        let (runtime, running) = self.live.take().unwrap();
+        runtime.shutdown_background();
+        drop(running);
+    }
+
+    pub(crate) async fn reopen(&mut self) {
+        let listen = self.api.base().strip_prefix("http://").unwrap().parse().unwrap();
+        self.live = Some(start(&self.setup, self.dir.path(), listen, &self.clock).await);
+        // Connections to what ran before are of no use.
+        self.api = self.api.another();
+    }
+
+    /// The database file.
+    pub(crate) fn database(&self) -> PathBuf {
+        self.dir.path().join("oncegate.db")
+    }
+}
+
+impl Drop for Gate {
+    fn drop(&mut self) {
+        if self.live.is_some() {
+            self.crash();
+        }
+    }
+}
+
+/// How long what shall come about may take, on a machine that is busy with other things.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Looks again and again until there is something, or fails naming what did not come about.
+pub(crate) async fn eventually<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
+    let deadline = tokio::time::Instant::now() + PATIENCE;
+    loop {
+        if let Some(found) = look().await {
+            return found;
+        }
+        assert!(tokio::time::Instant::now() < deadline, "did not come about: {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// Numbers that differ from run to run; the seed is printed, so that a failure can be looked at again.
+pub(crate) struct Dice(u64);
+
+impl Dice {
+    #[expect(clippy::print_stdout, reason = "shown by the test runner when the test fails")]
+    pub(crate) fn roll() -> Self {
+        use std::hash::{BuildHasher, Hasher};
+        let seed = std::hash::RandomState::new().build_hasher().finish();
+        println!("seed {seed}");
+        Self(seed)
+    }
+
+    /// 0 up to, not including, `n`.
+    pub(crate) fn below(&mut self, n: u64) -> u64 {
+        // SplitMix64.
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % n
+    }
+
+    pub(crate) fn shuffle<T>(&mut self, items: &mut [T]) {
+        for i in (1..items.len()).rev() {
+            items.swap(i, usize::try_from(self.below(i as u64 + 1)).unwrap());
+        }
+    }
+}

@@ -1,0 +1,6 @@
+//! Webhooks: from the sender's bytes to the effect.
+
+mod doors;
+mod providers;
+mod raw_bytes;
+mod samples;

@@ -1,0 +1,15 @@
+//! The gate as its users see it: the real program behind real sockets, on a real SQLite file, with time that the
+//! tests turn by hand. One binary, because linking is what tests cost most.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test that cannot go on fails; helpers are tests too"
+)]
+
+mod api;
+mod cases;
+mod config;
+mod forward;
+mod harness;
+mod intake;
+mod tidy;
