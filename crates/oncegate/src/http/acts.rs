@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use axum::Json;
-use axum::extract::{Extension, Path, Request, State};
+use axum::extract::{FromRequest, Path, Request};
+use axum::{Json, RequestExt};
 use oncegate_core::key::ClaimId;
 use oncegate_core::limits;
 use oncegate_core::reset::{Act, Refusal};
@@ -19,22 +19,52 @@ use super::{AppState, answer};
 
 type Answered = Result<Json<Value>, Problem>;
 
-/// Who does it and why; the rest of the fields stays for the act itself.
-pub(crate) struct Said {
+/// A call by which a person does something: to what, why, who, and what else was sent.
+pub(crate) struct Doing {
+    pub(crate) state: Arc<AppState>,
+    /// The `{id}` or `{name}` of the path.
+    pub(crate) subject: String,
     pub(crate) reason: String,
     pub(crate) actor: String,
+    pub(crate) fields: Fields,
 }
 
-/// Reads `reason` and `by`.
-pub(crate) async fn said(request: Request, actor: &Actor) -> Result<(Said, Fields), Problem> {
-    let mut fields = Fields::read(request, Reading::Strict).await?;
-    let reason = person_text(fields.required("reason")?, "reason")?;
-    // One token may be shared by a team; `by` says who of it acted.
-    let actor = match fields.text("by")? {
-        Some(by) => format!("{} ({})", person_text(by, "by")?, actor.0),
-        None => actor.0.clone(),
-    };
-    Ok((Said { reason, actor }, fields))
+impl FromRequest<Arc<AppState>> for Doing {
+    type Rejection = Problem;
+
+    async fn from_request(mut request: Request, state: &Arc<AppState>) -> Result<Self, Problem> {
+        let Path(subject) = request
+            .extract_parts::<Path<String>>()
+            .await
+            .map_err(|_| Problem::not_found("this address cannot be read"))?;
+        // The route lets nobody through without one; should it ever, nothing is done.
+        let actor = request.extensions().get::<Actor>().cloned();
+        let Actor(token) = actor.ok_or_else(|| Problem::missing_credentials("send a bearer token"))?;
+        let mut fields = Fields::read(request, Reading::Strict).await?;
+        let reason = person_text(fields.required("reason")?, "reason")?;
+        // One token may be shared by a team; `by` says who of it acted.
+        let actor = match fields.text("by")? {
+            Some(by) => format!("{} ({token})", person_text(by, "by")?),
+            None => token,
+        };
+        Ok(Self { state: Arc::clone(state), subject, reason, actor, fields })
+    }
+}
+
+impl Doing {
+    async fn act(self, act: Act) -> Answered {
+        let id = claim_id(&self.subject)?;
+        match self.state.gate.act(ActCall { id, act, reason: self.reason, actor: self.actor }).await? {
+            Acted::Written(view) => Ok(Json(answer::claim(&view, self.state.gate.store().now()))),
+            Acted::Refused(refusal) => Err(refused(&refusal)),
+            Acted::NotFound => Err(Problem::not_found("there is no such claim")),
+        }
+    }
+
+    /// Whatever else was sent is not understood.
+    pub(crate) fn nothing_else(&mut self, takes: &str) -> Result<(), Problem> {
+        std::mem::take(&mut self.fields).finish(takes)
+    }
 }
 
 fn person_text(text: String, field: &str) -> Result<String, Problem> {
@@ -52,14 +82,6 @@ pub(crate) fn claim_id(text: &str) -> Result<ClaimId, Problem> {
     ClaimId::parse(text).ok_or_else(|| Problem::not_found("a claim id has 32 hexadecimal digits"))
 }
 
-async fn act(state: &AppState, id: ClaimId, act: Act, said: Said) -> Answered {
-    match state.gate.act(ActCall { id, act, reason: said.reason, actor: said.actor }).await? {
-        Acted::Written(view) => Ok(Json(answer::claim(&view, state.gate.store().now()))),
-        Acted::Refused(refusal) => Err(refused(&refusal)),
-        Acted::NotFound => Err(Problem::not_found("there is no such claim")),
-    }
-}
-
 fn refused(refusal: &Refusal) -> Problem {
     match refusal {
         Refusal::LiveHolder { holder, attempt } => {
@@ -71,33 +93,37 @@ fn refused(refusal: &Refusal) -> Problem {
     }
 }
 
-pub(crate) async fn reset(
-    State(state): State<Arc<AppState>>,
-    Extension(actor): Extension<Actor>,
-    Path(id): Path<String>,
-    request: Request,
-) -> Answered {
-    let id = claim_id(&id)?;
-    let (said, mut fields) = said(request, &actor).await?;
-    let confirm_holder = fields.text("confirm_holder")?;
-    let verified = fields.flag("verified")?.unwrap_or(false);
-    let run_now = fields.flag("run_now")?.unwrap_or(false);
-    fields.finish("reason, by, confirm_holder, verified, run_now")?;
-    act(&state, id, Act::Reset { run_now, confirm_holder, verified }, said).await
+pub(crate) async fn reset(mut doing: Doing) -> Answered {
+    let confirm_holder = doing.fields.text("confirm_holder")?;
+    let verified = doing.fields.flag("verified")?.unwrap_or(false);
+    let run_now = doing.fields.flag("run_now")?.unwrap_or(false);
+    doing.nothing_else("reason, by, confirm_holder, verified, run_now")?;
+    doing.act(Act::Reset { run_now, confirm_holder, verified }).await
 }
 
-pub(crate) async fn run_now(
-    State(state): State<Arc<AppState>>,
-    Extension(actor): Extension<Actor>,
-    Path(id): Path<String>,
-    request: Request,
-) -> Answered {
-    let id = claim_id(&id)?;
-    let (said, fields) = said(request, &actor).await?;
-    fields.finish("reason, by")?;
-    match state.gate.run_now(id, said.reason, said.actor).await? {
+pub(crate) async fn mark_error(mut doing: Doing) -> Answered {
+    let tag = person_text(doing.fields.required("tag")?, "tag")?;
+    doing.nothing_else("reason, by, tag")?;
+    let note = format!("{tag}: {}", doing.reason);
+    doing.act(Act::MarkError { note }).await
+}
+
+pub(crate) async fn mark_done(mut doing: Doing) -> Answered {
+    doing.nothing_else("reason, by")?;
+    doing.act(Act::MarkDone).await
+}
+
+pub(crate) async fn dismiss(mut doing: Doing) -> Answered {
+    doing.nothing_else("reason, by")?;
+    doing.act(Act::Dismiss).await
+}
+
+pub(crate) async fn run_now(mut doing: Doing) -> Answered {
+    doing.nothing_else("reason, by")?;
+    let id = claim_id(&doing.subject)?;
+    match doing.state.gate.run_now(id, doing.reason, doing.actor).await? {
         RunNow::Queued(view) => {
-            let mut answer = answer::claim(&view, state.gate.store().now());
+            let mut answer = answer::claim(&view, doing.state.gate.store().now());
             answer["answer"] = "queued".into();
             Ok(Json(answer))
         }
@@ -111,75 +137,21 @@ pub(crate) async fn run_now(
     }
 }
 
-pub(crate) async fn mark_error(
-    State(state): State<Arc<AppState>>,
-    Extension(actor): Extension<Actor>,
-    Path(id): Path<String>,
-    request: Request,
-) -> Answered {
-    let id = claim_id(&id)?;
-    let (said, mut fields) = said(request, &actor).await?;
-    let tag = person_text(fields.required("tag")?, "tag")?;
-    fields.finish("reason, by, tag")?;
-    let note = format!("{tag}: {}", said.reason);
-    act(&state, id, Act::MarkError { note }, said).await
+pub(crate) async fn pause(doing: Doing) -> Answered {
+    set_paused(doing, true).await
 }
 
-pub(crate) async fn mark_done(
-    State(state): State<Arc<AppState>>,
-    Extension(actor): Extension<Actor>,
-    Path(id): Path<String>,
-    request: Request,
-) -> Answered {
-    let id = claim_id(&id)?;
-    let (said, fields) = said(request, &actor).await?;
-    fields.finish("reason, by")?;
-    act(&state, id, Act::MarkDone, said).await
+pub(crate) async fn resume(doing: Doing) -> Answered {
+    set_paused(doing, false).await
 }
 
-pub(crate) async fn dismiss(
-    State(state): State<Arc<AppState>>,
-    Extension(actor): Extension<Actor>,
-    Path(id): Path<String>,
-    request: Request,
-) -> Answered {
-    let id = claim_id(&id)?;
-    let (said, fields) = said(request, &actor).await?;
-    fields.finish("reason, by")?;
-    act(&state, id, Act::Dismiss, said).await
-}
-
-pub(crate) async fn pause(
-    state: State<Arc<AppState>>,
-    actor: Extension<Actor>,
-    name: Path<String>,
-    request: Request,
-) -> Answered {
-    set_paused(state, actor, name, request, true).await
-}
-
-pub(crate) async fn resume(
-    state: State<Arc<AppState>>,
-    actor: Extension<Actor>,
-    name: Path<String>,
-    request: Request,
-) -> Answered {
-    set_paused(state, actor, name, request, false).await
-}
-
-async fn set_paused(
-    State(state): State<Arc<AppState>>,
-    Extension(actor): Extension<Actor>,
-    Path(name): Path<String>,
-    request: Request,
-    paused: bool,
-) -> Answered {
-    let automation = named(&name, "automation")?;
-    let (said, fields) = said(request, &actor).await?;
-    fields.finish("reason, by")?;
-    let changed = state
+async fn set_paused(mut doing: Doing, paused: bool) -> Answered {
+    doing.nothing_else("reason, by")?;
+    let automation = named(&doing.subject, "automation")?;
+    let changed = doing
+        .state
         .gate
-        .set_paused(Workspace::DEFAULT, automation.clone(), paused, said.reason, said.actor)
+        .set_paused(Workspace::DEFAULT, automation.clone(), paused, doing.reason, doing.actor)
         .await?;
     Ok(Json(json!({ "automation": automation, "paused": paused, "changed": changed })))
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{Extension, Path, Request, State};
+use axum::extract::{Path, Request, State};
 use axum::response::{IntoResponse, Response};
 use http::HeaderMap;
 use oncegate_core::decide::StopReason;
@@ -15,7 +15,7 @@ use oncegate_store::api::{AdmitCall, AdmitEvent, Admitted, DeliveryRow, Release,
 use serde_json::{Value, json};
 
 use super::AppState;
-use super::auth::Actor;
+use super::acts::Doing;
 use super::input::read_body;
 use super::problem::Problem;
 use crate::config::Source;
@@ -143,15 +143,10 @@ fn stored_headers(headers: &Headers) -> String {
 }
 
 /// Runs a stored delivery after its source was mended: verified as of its arrival, its key derived anew.
-pub(crate) async fn release(
-    State(state): State<Arc<AppState>>,
-    Extension(actor): Extension<Actor>,
-    Path(id): Path<String>,
-    request: Request,
-) -> Result<Json<Value>, Problem> {
-    let (said, fields) = super::acts::said(request, &actor).await?;
-    fields.finish("reason, by")?;
-    let row = match id.parse() {
+pub(crate) async fn release(mut doing: Doing) -> Result<Json<Value>, Problem> {
+    doing.nothing_else("reason, by")?;
+    let state = Arc::clone(&doing.state);
+    let row = match doing.subject.parse() {
         Ok(id) => state.gate.store().delivery(Workspace::DEFAULT, id).await?,
         Err(_) => None,
     };
@@ -166,8 +161,8 @@ pub(crate) async fn release(
         ))
     })?;
     let mut call = released(&state, &row, source)?;
-    call.actor = said.actor;
-    call.releases = Some(Release { delivery: row.id, reason: said.reason });
+    call.actor = doing.actor;
+    call.releases = Some(Release { delivery: row.id, reason: doing.reason });
     let admitted = state.gate.admit(call).await?;
     if admitted.is_empty() {
         return Err(Problem::nothing_to_do("somebody else released this delivery just now"));
