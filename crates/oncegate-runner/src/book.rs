@@ -33,6 +33,11 @@ impl Book {
         Self { automations: RwLock::new(automations) }
     }
 
+    /// Whether it is declared.
+    pub fn declares(&self, name: &AutomationName) -> bool {
+        self.automations.read().unwrap_or_else(std::sync::PoisonError::into_inner).contains_key(name)
+    }
+
     /// The declared automation, or one with defaults and no flow.
     pub fn automation(&self, name: &AutomationName) -> Automation {
         let book = self.automations.read().unwrap_or_else(std::sync::PoisonError::into_inner);

@@ -472,6 +472,12 @@ pub trait Store: Send + Sync {
         actor: String,
     ) -> Result<bool, StoreError>;
 
+    /// Whether an automation of this name has been seen.
+    async fn knows_automation(
+        &self,
+        workspace: Workspace,
+        automation: AutomationName,
+    ) -> Result<bool, StoreError>;
     /// One claim.
     async fn show(&self, id: ClaimId) -> Result<Option<ClaimView>, StoreError>;
     /// The id a key would have; `None` if its automation is unknown.

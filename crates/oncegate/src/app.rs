@@ -99,6 +99,10 @@ const REQUESTS_DRAIN: Duration = Duration::from_secs(3);
 pub async fn start(options: Options) -> Result<Running, StartError> {
     let caller = caller(&options.config)?;
     let Config { public_url, sources, automations, allow_private: _, concurrency } = options.config;
+    // Before anything is written: a token made by a start that fails for its port would never be seen.
+    let unusable = |e: std::io::Error| StartError::Listen { address: options.listen, message: e.to_string() };
+    let listener = TcpListener::bind(options.listen).await.map_err(unusable)?;
+    let address = listener.local_addr().map_err(unusable)?;
     let book = Arc::new(Book::new(automations));
     let store = SqliteStore::open(
         &options.data,
@@ -112,12 +116,12 @@ pub async fn start(options: Options) -> Result<Running, StartError> {
     )?;
     let store: Arc<dyn Store> = Arc::new(store);
     let new_token = first_token(store.as_ref(), options.admin_token.as_ref()).await?;
-    let listener = TcpListener::bind(options.listen)
-        .await
-        .map_err(|e| StartError::Listen { address: options.listen, message: e.to_string() })?;
-    let address = listener
-        .local_addr()
-        .map_err(|e| StartError::Listen { address: options.listen, message: e.to_string() })?;
+    if public_url.is_none() && !address.ip().is_loopback() {
+        tracing::warn!(
+            "listening on {address} without `public_url`: the URLs in answers begin with http://{address}, and what \
+             is sent is not encrypted; set public_url in oncegate.yaml and put a TLS proxy in front"
+        );
+    }
     let base_url = public_url.unwrap_or_else(|| format!("http://{address}"));
     let gate = Arc::new(Gatekeeper::new(store, book, options.clock));
     let engine = Engine::start(

@@ -25,7 +25,7 @@ impl DataDir {
             path: p.to_owned(),
             message: e.to_string(),
         };
-        make_private(path).map_err(|e| at(path, &e))?;
+        make_private(path).map_err(|e| at(path, &format!("cannot be used as the data directory: {e}")))?;
         if !ephemeral && let Some(kind) = volatile(path).map_err(|e| at(path, &e))? {
             return Err(StoreError::Ephemeral { path: path.to_owned(), kind });
         }
@@ -56,8 +56,12 @@ fn make_private(path: &Path) -> std::io::Result<()> {
 
 /// Opens, or makes, a file that only its owner may read, whatever the directory allows (it may be a mounted volume).
 fn private_file(path: &Path) -> std::io::Result<File> {
-    use std::os::unix::fs::OpenOptionsExt;
-    File::options().create(true).truncate(false).write(true).mode(0o600).open(path)
+    use std::fs::Permissions;
+    use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+    let file = File::options().create(true).truncate(false).write(true).mode(0o600).open(path)?;
+    // One that was copied here, e.g. from a backup, has the permissions that the copy gave it.
+    file.set_permissions(Permissions::from_mode(0o600))?;
+    Ok(file)
 }
 
 fn volatile(path: &Path) -> rustix::io::Result<Option<&'static str>> {

@@ -124,6 +124,18 @@ pub(super) fn counts(
         .collect())
 }
 
+/// The number of an automation that has been seen.
+pub(super) fn automation(
+    db: &Connection,
+    workspace: Workspace,
+    name: &AutomationName,
+) -> Result<Option<i64>, StoreError> {
+    Ok(db
+        .prepare_cached("SELECT id FROM automations WHERE workspace_id = ?1 AND name = ?2")?
+        .query_row(params![workspace.0, name.as_str()], |r| r.get(0))
+        .optional()?)
+}
+
 pub(super) fn history(db: &Connection, id: ClaimId) -> Result<Vec<HistoryRow>, StoreError> {
     let mut statement = db.prepare_cached(
         "SELECT h.at, h.kind, h.reason, h.attempt, h.actor, h.note FROM history h \

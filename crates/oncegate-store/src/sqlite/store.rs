@@ -211,6 +211,14 @@ impl Store for SqliteStore {
         self.transact(None, move |cx| cx.set_paused(workspace, &automation, paused, &reason, &actor)).await
     }
 
+    async fn knows_automation(
+        &self,
+        workspace: Workspace,
+        automation: AutomationName,
+    ) -> Result<bool, StoreError> {
+        self.readers.read(move |db| Ok(queries::automation(db, workspace, &automation)?.is_some())).await
+    }
+
     async fn show(&self, id: ClaimId) -> Result<Option<ClaimView>, StoreError> {
         let shared = Arc::clone(&self.shared);
         self.readers
@@ -227,10 +235,7 @@ impl Store for SqliteStore {
         let shared = Arc::clone(&self.shared);
         self.readers
             .read(move |db| {
-                let number: Option<i64> = db
-                    .prepare_cached("SELECT id FROM automations WHERE workspace_id = ?1 AND name = ?2")?
-                    .query_row(params![workspace.0, automation.as_str()], |r| r.get(0))
-                    .optional()?;
+                let number = queries::automation(db, workspace, &automation)?;
                 Ok(number.map(|n| shared.secret.claim_id(workspace.0, n, &key)))
             })
             .await

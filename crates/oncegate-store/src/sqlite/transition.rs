@@ -100,9 +100,7 @@ impl Context<'_> {
             if changes.corrected {
                 self.history(row, "reset", Some("correction"), attempt, &call.actor, None)?;
             }
-            if changes.claim.is_some() || !matches!(decision, Decision::Queued(_)) {
-                self.write_decision(row, &decision, attempt, stored.as_ref(), call)?;
-            }
+            self.write_decision(row, &decision, changes.claim.is_some(), attempt, stored.as_ref(), call)?;
         }
         if changes.first_run
             && let Some(claim) = &changes.claim
@@ -269,6 +267,7 @@ impl Context<'_> {
         &self,
         row: i64,
         decision: &Decision,
+        changed: bool,
         attempt: u32,
         before: Option<&Stored>,
         call: &ClaimCall,
@@ -277,27 +276,39 @@ impl Context<'_> {
         let by_runner = matches!(call.request.start, Start::Now(Holder::Runner { .. }));
         match decision {
             Decision::Run(reason) => self.history(row, "run", Some(reason.as_str()), attempt, actor, None),
-            Decision::Queued(reason) => {
+            Decision::Queued(reason) if changed => {
                 self.history(row, "queued", Some(reason.as_str()), attempt, actor, None)
             }
+            // It waits already: this delivery is one too many.
+            Decision::Queued(_) => self.count_stop(row, before, StopReason::InProgress, attempt, actor, None),
+            // The runner asking again whether its own work may start is no refusal of anybody.
+            Decision::Stop { reason, .. } if by_runner && *reason != StopReason::NeedsReview => Ok(()),
             Decision::Stop { reason, note, .. } => {
-                // The runner asking again whether its own work may start is no refusal of anybody.
-                if by_runner && *reason != StopReason::NeedsReview {
-                    return Ok(());
-                }
-                self.db
-                    .prepare_cached(
-                        "UPDATE claims SET stops = stops + 1, first_stop_at = coalesce(first_stop_at, ?2), \
-                         last_stop_at = ?2 WHERE id = ?1",
-                    )?
-                    .execute(params![row, self.now.wall.as_millis()])?;
-                // Every refusal is counted; so that a loop cannot fill the disk, only the first have a row.
-                if before.is_none_or(|s| s.view.stops < u64::from(limits::STOP_HISTORY_ROWS_MAX)) {
-                    self.history(row, "stop", Some(reason.as_str()), attempt, actor, note.as_deref())?;
-                }
-                Ok(())
+                self.count_stop(row, before, *reason, attempt, actor, note.as_deref())
             }
         }
+    }
+
+    /// Every refusal is counted; so that a loop cannot fill the disk, only the first have a row.
+    fn count_stop(
+        &self,
+        row: i64,
+        before: Option<&Stored>,
+        reason: StopReason,
+        attempt: u32,
+        actor: &str,
+        note: Option<&str>,
+    ) -> Result<(), StoreError> {
+        self.db
+            .prepare_cached(
+                "UPDATE claims SET stops = stops + 1, first_stop_at = coalesce(first_stop_at, ?2), \
+                 last_stop_at = ?2 WHERE id = ?1",
+            )?
+            .execute(params![row, self.now.wall.as_millis()])?;
+        if before.is_none_or(|s| s.view.stops < u64::from(limits::STOP_HISTORY_ROWS_MAX)) {
+            self.history(row, "stop", Some(reason.as_str()), attempt, actor, note)?;
+        }
+        Ok(())
     }
 
     /// Done, error, heartbeat, defer, hand back.
@@ -366,11 +377,7 @@ impl Context<'_> {
 
     /// The number of an automation; a new name makes a new one.
     pub(super) fn automation(&self, workspace: Workspace, name: &AutomationName) -> Result<i64, StoreError> {
-        let known = self
-            .db
-            .prepare_cached("SELECT id FROM automations WHERE workspace_id = ?1 AND name = ?2")?
-            .query_row(params![workspace.0, name.as_str()], |r| r.get(0))
-            .optional()?;
+        let known = super::queries::automation(self.db, workspace, name)?;
         if let Some(id) = known {
             return Ok(id);
         }

@@ -23,7 +23,7 @@ enum Verb {
     Serve(serve::Args),
     /// Check a configuration without starting anything.
     Check(check::Args),
-    /// See one webhook become one effect while the gate is killed under it (20 seconds).
+    /// See one webhook become one effect while the gate is killed under it (a few seconds).
     Demo(demo::Args),
     /// Parts of the demo and of the tests: a receiver that counts, a sender that repeats.
     #[command(hide = true)]

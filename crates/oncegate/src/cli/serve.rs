@@ -18,14 +18,14 @@ pub(super) struct Args {
     /// The configuration file; without it, `oncegate.yaml` is read if it is there.
     #[arg(long, env = "ONCEGATE_CONFIG")]
     config: Option<PathBuf>,
-    /// The directory of the embedded store.
-    #[arg(long, env = "ONCEGATE_DATA", default_value = "oncegate-data")]
-    data: PathBuf,
-    /// The store: `sqlite` in the data directory, or `sqlite:DIR`.
-    #[arg(long, env = "ONCEGATE_STORE", default_value = "sqlite")]
-    store: String,
-    /// Where to listen. Addresses other than loopback are reachable by others.
-    #[arg(long, env = "ONCEGATE_LISTEN", default_value = "127.0.0.1:7480")]
+    /// The directory of the embedded store [default: oncegate-data].
+    #[arg(long, env = "ONCEGATE_DATA")]
+    data: Option<PathBuf>,
+    /// The store: `sqlite` in the data directory, or `sqlite:DIR` [default: sqlite].
+    #[arg(long, env = "ONCEGATE_STORE")]
+    store: Option<String>,
+    /// IP address and port to listen on. Addresses other than loopback are reachable by others.
+    #[arg(long, env = "ONCEGATE_LISTEN", default_value = "127.0.0.1:7480", value_parser = address)]
     listen: SocketAddr,
     /// Accept a data directory that does not survive a restart of the machine or container.
     #[arg(long, env = "ONCEGATE_EPHEMERAL")]
@@ -66,9 +66,10 @@ pub(super) async fn run(args: Args) -> Result<(), String> {
     let mut terminate = signal(SignalKind::terminate()).map_err(|e| e.to_string())?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(|e| e.to_string())?;
     let config = configuration(args.config.as_deref())?;
+    let chosen = args.admin_token.is_some();
     let options = Options {
         config,
-        data: data_dir(&args.store, args.data)?,
+        data: data_dir(args.store.as_deref(), args.data)?,
         listen: args.listen,
         ephemeral: args.ephemeral,
         admin_token: args.admin_token.map(|t| t.0),
@@ -76,8 +77,12 @@ pub(super) async fn run(args: Args) -> Result<(), String> {
         max_bytes: None,
     };
     let running = app::start(options).await.map_err(|e| e.to_string())?;
-    if let Some(token) = &running.new_token {
-        greet(token);
+    match &running.new_token {
+        Some(token) => greet(token),
+        None if chosen => {}
+        None => tracing::info!(
+            "the admin token was shown at the first start; if it is lost, start once with ONCEGATE_ADMIN_TOKEN"
+        ),
     }
     super::say(format_args!("oncegate is listening on http://{}", running.address));
     tokio::select! {
@@ -98,12 +103,28 @@ fn configuration(path: Option<&Path>) -> Result<Config, String> {
     config::load(path, &ProcessEnvironment).map_err(|e| e.to_string())
 }
 
-fn data_dir(store: &str, data: PathBuf) -> Result<PathBuf, String> {
-    match store.split_once(':') {
-        None if store == "sqlite" => Ok(data),
-        Some(("sqlite", dir)) if !dir.is_empty() => Ok(dir.into()),
-        _ => Err(format!("--store {store}: this version knows `sqlite` and `sqlite:DIR`")),
+fn data_dir(store: Option<&str>, data: Option<PathBuf>) -> Result<PathBuf, String> {
+    let named = match store.unwrap_or("sqlite").split_once(':') {
+        None if store.is_none_or(|s| s == "sqlite") => None,
+        Some(("sqlite", dir)) if !dir.is_empty() => Some(PathBuf::from(dir)),
+        _ => {
+            let store = store.unwrap_or_default();
+            return Err(format!("--store {store}: this version knows `sqlite` and `sqlite:DIR`"));
+        }
+    };
+    match (named, data) {
+        (Some(named), Some(data)) if named != data => Err(format!(
+            "--store names the directory {} and --data names {}; give one of them",
+            named.display(),
+            data.display()
+        )),
+        (Some(dir), _) | (None, Some(dir)) => Ok(dir),
+        (None, None) => Ok("oncegate-data".into()),
     }
+}
+
+fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| "write an IP address and a port, e.g. 127.0.0.1:7480".to_owned())
 }
 
 /// Shown once; only its hash is kept.

@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
+use super::answer::Json;
+use axum::RequestExt;
 use axum::extract::{FromRequest, Path, Request};
-use axum::{Json, RequestExt};
 use oncegate_core::key::ClaimId;
 use oncegate_core::limits;
 use oncegate_core::reset::{Act, Refusal};
 use oncegate_runner::gatekeeper::RunNow;
 use oncegate_store::api::{ActCall, Acted, Workspace};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::auth::Actor;
 use super::claims::named;
@@ -17,7 +18,7 @@ use super::input::{Fields, Reading};
 use super::problem::Problem;
 use super::{AppState, answer};
 
-type Answered = Result<Json<Value>, Problem>;
+type Answered = Result<Json, Problem>;
 
 /// A call by which a person does something: to what, why, who, and what else was sent.
 pub(crate) struct Doing {
@@ -148,6 +149,15 @@ pub(crate) async fn resume(doing: Doing) -> Answered {
 async fn set_paused(mut doing: Doing, paused: bool) -> Answered {
     doing.nothing_else("reason, by")?;
     let automation = named(&doing.subject, "automation")?;
+    let gate = &doing.state.gate;
+    // Pausing a misspelt name would say that it stands still, while the real one runs on.
+    if !gate.book().declares(&automation)
+        && !gate.store().knows_automation(Workspace::DEFAULT, automation.clone()).await?
+    {
+        return Err(Problem::not_found(format!(
+            "no automation is called `{automation}`: none of this name is declared or has been seen"
+        )));
+    }
     let changed = doing
         .state
         .gate

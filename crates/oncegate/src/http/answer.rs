@@ -1,6 +1,7 @@
 //! The shapes of answers: one claim, one decision.
 
-use http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use http::{HeaderValue, StatusCode, header};
 use oncegate_core::claim::State;
 use oncegate_core::decide::{self, Decision, StopReason};
 use oncegate_core::key::ClaimId;
@@ -8,6 +9,17 @@ use oncegate_core::time::Now;
 use oncegate_core::token::Token;
 use oncegate_store::api::{ClaimView, Claimed};
 use serde_json::{Value, json};
+
+/// A JSON answer that ends its line, as terminals like it.
+#[derive(Debug)]
+pub(crate) struct Json(pub(crate) Value);
+
+impl IntoResponse for Json {
+    fn into_response(self) -> Response {
+        let json = HeaderValue::from_static("application/json");
+        ([(header::CONTENT_TYPE, json)], format!("{}\n", self.0)).into_response()
+    }
+}
 
 /// The answer to a claim call.
 pub(crate) fn decision(claimed: &Claimed, key: &str, base_url: &str) -> Value {

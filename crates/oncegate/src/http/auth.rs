@@ -28,6 +28,11 @@ pub(crate) async fn require_token(
     mut request: Request,
     next: Next,
 ) -> Result<Response, Problem> {
+    if request.headers().get(header::AUTHORIZATION).is_some_and(|v| v.to_str().is_err()) {
+        return Err(Problem::invalid_credentials(
+            "the token holds characters that no token of this server has",
+        ));
+    }
     let Some(token) = bearer(request.headers()) else {
         return Err(Problem::missing_credentials(
             "send the header `Authorization: Bearer <token>`; the admin token was printed at the first start",
@@ -40,7 +45,10 @@ pub(crate) async fn require_token(
         None => state.gate.store().api_token(hash).await?.inspect(|name| state.remember_token(hash, name)),
     };
     let Some(name) = name else {
-        return Err(Problem::invalid_credentials("this token is not known to this server"));
+        return Err(Problem::invalid_credentials(
+            "this token is not known to this server; is it whole, and of this data directory? If the admin token is lost, \
+             start once with ONCEGATE_ADMIN_TOKEN",
+        ));
     };
     request.extensions_mut().insert(Actor(format!("token:{name}")));
     Ok(next.run(request).await)

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Json;
+use super::answer::Json;
 use axum::extract::{Extension, Request, State};
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
@@ -72,6 +72,8 @@ pub(crate) async fn claim(
         Decision::Stop { .. } => stop_status,
     };
     let body = answer::decision(&claimed, &shown_key, &state.base_url);
+    // Words of ours alone: keys and notes may name people.
+    tracing::debug!(claim = %claimed.id, decision = %body["decision"], reason = %body["reason"], "claim");
     let retry_after = body["retry_after_s"].as_u64();
     let mut response = (status, Json(body)).into_response();
     if let Some(seconds) = retry_after {

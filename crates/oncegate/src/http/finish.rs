@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::Json;
+use super::answer::Json;
 use axum::extract::{Path, Request, State};
 use http::HeaderMap;
 use oncegate_core::finish::{Answer, Call, Failed, cut};
@@ -20,7 +20,7 @@ use super::input::{Fields, Reading};
 use super::problem::Problem;
 use super::{AppState, answer};
 
-type Answered = Result<Json<Value>, Problem>;
+type Answered = Result<Json, Problem>;
 
 pub(crate) async fn done(
     State(state): State<Arc<AppState>>,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::Json;
+use super::answer::Json;
 use axum::extract::{Path, Request, State};
 use axum::response::{IntoResponse, Response};
 use http::HeaderMap;
@@ -39,6 +39,7 @@ pub(crate) async fn deliver(
     let request = webhook::Request { headers: &headers, body: &body };
     let now = state.gate.store().now().wall;
     if let Err(error) = source.provider.verify(&request, &source.secrets, now) {
+        tracing::debug!(source = name, %error, "a signature does not verify");
         keep_unverified(&state.gate, &name, source, &headers, &body, &error.to_string()).await;
         return Err(Problem::invalid_signature(error));
     }
@@ -47,6 +48,7 @@ pub(crate) async fn deliver(
         Read::Events(events) => {
             let call = admit_call(&state, &name, source, &headers, &body, events);
             let admitted = state.gate.admit(call).await?;
+            tracing::debug!(source = name, ?admitted, "delivery");
             Ok(Json(acknowledged(&admitted)).into_response())
         }
     }
@@ -143,7 +145,7 @@ fn stored_headers(headers: &Headers) -> String {
 }
 
 /// Runs a stored delivery after its source was mended: verified as of its arrival, its key derived anew.
-pub(crate) async fn release(mut doing: Doing) -> Result<Json<Value>, Problem> {
+pub(crate) async fn release(mut doing: Doing) -> Result<Json, Problem> {
     doing.nothing_else("reason, by")?;
     let state = Arc::clone(&doing.state);
     let row = match doing.subject.parse() {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::Json;
+use super::answer::Json;
 use axum::extract::{Path, State};
 use http::Uri;
 use oncegate_core::claim::ProcessingState;
@@ -18,7 +18,7 @@ use super::input::Fields;
 use super::problem::Problem;
 use super::{AppState, answer};
 
-type Answered = Result<Json<Value>, Problem>;
+type Answered = Result<Json, Problem>;
 
 const WORKSPACE: Workspace = Workspace::DEFAULT;
 const ROWS_DEFAULT: u32 = 100;
@@ -41,7 +41,7 @@ fn paging(fields: &mut Fields) -> Result<(Option<i64>, u32), Problem> {
     Ok((before, limit))
 }
 
-fn page<T>(name: &str, page: Page<T>, show: impl Fn(&T) -> Value) -> Json<Value> {
+fn page<T>(name: &str, page: Page<T>, show: impl Fn(&T) -> Value) -> Json {
     let rows: Vec<Value> = page.rows.iter().map(show).collect();
     let mut answer = Map::new();
     answer.insert(name.to_owned(), rows.into());

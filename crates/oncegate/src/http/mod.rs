@@ -44,6 +44,9 @@ impl AppState {
     }
 }
 
+const WRONG_METHOD: &str =
+    "this method does nothing here; the `Allow` header names the one that does, e.g. `curl -X POST`";
+
 /// Every address this server answers at.
 pub(crate) fn router(state: Arc<AppState>) -> Router {
     let api = Router::new()
@@ -72,7 +75,7 @@ pub(crate) fn router(state: Arc<AppState>) -> Router {
         .merge(capability)
         .route("/in/{source}", post(intake::deliver))
         .route("/healthz", get(async || "ok\n"))
-        .method_not_allowed_fallback(async || Problem::method_not_allowed("the `Allow` header names it"))
+        .method_not_allowed_fallback(async || Problem::method_not_allowed(WRONG_METHOD))
         .fallback(async || Problem::not_found("no page or call has this address"))
         .with_state(state)
 }

@@ -101,7 +101,7 @@ impl IntoResponse for Problem {
         if let Value::Object(members) = &mut document {
             members.extend(self.extra);
         }
-        let mut response = (self.status, document.to_string()).into_response();
+        let mut response = (self.status, format!("{document}\n")).into_response();
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         // A provider whose signature is wrong cannot mend that with a bearer token.

@@ -259,8 +259,12 @@ impl Model {
         {
             row.payload = Some(payload.clone());
         }
-        if let Decision::Stop { reason, .. } = &decision {
-            row.stops += u64::from(call.actor != RUNNER || *reason == StopReason::NeedsReview);
+        match &decision {
+            Decision::Stop { reason, .. } => {
+                row.stops += u64::from(call.actor != RUNNER || *reason == StopReason::NeedsReview);
+            }
+            Decision::Queued(_) => row.stops += u64::from(!changed),
+            Decision::Run(_) => {}
         }
         decision
     }

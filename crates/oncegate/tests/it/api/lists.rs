@@ -134,8 +134,11 @@ async fn audit_and_rejected_have_pages_too() {
     let gate = Setup::new(WELCOME, &receiver).start().await;
     for n in 0..5 {
         gate.api.order(&json!({ "n": n })).await.ok();
+        gate.api.claim(&format!("a{n}"), "k").await.is("run first");
         gate.api.pause(&format!("a{n}")).await.ok();
     }
+    // A misspelt name would stand still while the real one runs on.
+    gate.api.pause("a00").await.problem(404, "not_found");
     for (path, name) in [("/v1/rejected?limit=2", "rejected"), ("/v1/audit?limit=2", "audit")] {
         let found = pages(&gate, path, name).await;
         assert_eq!(found.iter().map(Vec::len).sum::<usize>(), 5, "{name}");
