@@ -28,6 +28,16 @@ pub enum NameError {
         /// What is allowed.
         max: usize,
     },
+    /// A character that prints nothing, so that two names look like one.
+    #[error("{field} contains the invisible character U+{code:04X} at byte {at}; remove it")]
+    Invisible {
+        /// The field as the caller wrote it.
+        field: &'static str,
+        /// The character's code point.
+        code: u32,
+        /// Where it stands.
+        at: usize,
+    },
     /// A control character, which breaks logs, lists and headers.
     #[error("{field} contains the control character U+{code:04X} at byte {at}; remove it or escape it")]
     Control {
@@ -40,8 +50,19 @@ pub enum NameError {
     },
 }
 
+/// White space, and the characters that print nothing: a name of those alone would make all events one, and two
+/// names that differ only by them look the same.
+pub(crate) fn is_invisible(c: char) -> bool {
+    c.is_whitespace()
+        || matches!(
+            c,
+            '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
+                | '\u{2060}'..='\u{2069}' | '\u{feff}'
+        )
+}
+
 fn check(field: &'static str, text: &str, max: usize) -> Result<(), NameError> {
-    if text.trim().is_empty() {
+    if text.chars().all(is_invisible) {
         return Err(NameError::Blank { field });
     }
     if text.len() > max {
@@ -139,8 +160,11 @@ impl AutomationName {
 impl TryFrom<&str> for AutomationName {
     type Error = NameError;
     fn try_from(text: &str) -> Result<Self, NameError> {
-        let folded = text.trim().to_lowercase();
+        let folded = text.trim_matches(is_invisible).to_lowercase();
         check("automation", &folded, limits::AUTOMATION_BYTES_MAX)?;
+        if let Some((at, c)) = folded.char_indices().find(|(_, c)| is_invisible(*c) && !c.is_whitespace()) {
+            return Err(NameError::Invisible { field: "automation", code: u32::from(c), at });
+        }
         Ok(Self(folded))
     }
 }
@@ -263,14 +287,24 @@ mod tests {
     #[test]
     fn blanks_and_control_characters_are_refused() {
         assert!(matches!(IdempotencyKey::join(&["f", " "]), Err(NameError::Blank { .. })));
-        assert!(matches!(IdempotencyKey::try_from("\u{a0}"), Err(NameError::Blank { .. })));
+        for text in ["\u{a0}", "\u{200b}", "\u{feff} \u{2060}"] {
+            assert!(matches!(IdempotencyKey::try_from(text), Err(NameError::Blank { .. })), "{text:?}");
+        }
         assert!(matches!(IdempotencyKey::try_from("a\nb"), Err(NameError::Control { at: 1, .. })));
         assert!(matches!(RecordName::try_from("x".repeat(513).as_str()), Err(NameError::TooLong { .. })));
     }
 
     #[test]
     fn automation_names_are_folded() {
-        assert_eq!(AutomationName::try_from("  WelCome ").unwrap().as_str(), "welcome");
+        for text in ["  WelCome ", "\u{feff}welcome\u{200b}"] {
+            assert_eq!(AutomationName::try_from(text).unwrap().as_str(), "welcome");
+        }
+        for text in ["wel\u{ad}come", "wel\u{202e}come", "wel\u{200d}come"] {
+            assert!(
+                matches!(AutomationName::try_from(text), Err(NameError::Invisible { at: 3, .. })),
+                "{text:?}"
+            );
+        }
     }
 
     proptest! {

@@ -5,6 +5,8 @@ use std::time::Duration;
 use oncegate_core::secret::Secret;
 use serde_json::Value;
 
+pub use crate::render::names::Names;
+
 /// The steps of one automation, in order.
 #[derive(Clone, Debug)]
 pub struct Flow {
@@ -23,6 +25,8 @@ pub struct Step {
     pub repeat: Repeat,
     /// How long one call may take.
     pub timeout: Duration,
+    /// Whoever knows its URL may use it: it is shown to nobody.
+    pub secret_url: bool,
 }
 
 /// What a step does.
@@ -116,28 +120,16 @@ pub fn render_text(place: &str, template: &str, world: &Value) -> Result<String,
     crate::render::text(place, template, world).map_err(|e| e.to_string())
 }
 
-/// Whether a template can be read, for the check of the configuration: what it names is known only when it runs.
+/// Reads one template, for the check of the configuration, which judges what it names.
 ///
 /// # Errors
 /// A sentence that says where it cannot be read any further.
-pub fn check_template(place: &str, template: &str) -> Result<(), String> {
-    crate::render::check(place, template).map_err(|e| e.to_string())
+pub fn names(place: &str, template: &str) -> Result<Names, String> {
+    crate::render::names(place, template).map_err(|e| e.to_string())
 }
 
-/// The same for JSON whose strings are templates.
-///
-/// # Errors
-/// As for [`check_template`].
-pub fn check_json_template(place: &str, template: &Value) -> Result<(), String> {
-    match template {
-        Value::String(template) => check_template(place, template),
-        Value::Array(items) => items
-            .iter()
-            .enumerate()
-            .try_for_each(|(i, item)| check_json_template(&format!("{place}[{i}]"), item)),
-        Value::Object(members) => {
-            members.iter().try_for_each(|(name, item)| check_json_template(&format!("{place}.{name}"), item))
-        }
-        Value::Null | Value::Bool(_) | Value::Number(_) => Ok(()),
-    }
-}
+/// The filters that people use.
+pub const FILTERS: &[&str] = &crate::render::names::FILTERS;
+
+/// The tests that people use, as in `payload.id is defined`.
+pub const TESTS: &[&str] = &crate::render::names::TESTS;

@@ -83,48 +83,33 @@ impl Gatekeeper {
     ///
     /// # Errors
     /// The store's; nothing was claimed.
-    pub async fn claim(&self, call: ClaimCall, wait: Duration) -> Result<Option<Claimed>, StoreError> {
+    pub async fn claim(&self, mut call: ClaimCall, wait: Duration) -> Result<Option<Claimed>, StoreError> {
         let deadline = self.clock.read().monotonic + wait;
+        let mut bell: Option<(Subject, Arc<Notify>)> = None;
         loop {
-            let claimed = self.store.claim(call.clone()).await?;
-            let Some(claimed) = claimed else { return Ok(None) };
+            // Listened to from before the decision, so that no ring between the two is missed.
+            let mut rung = bell.as_ref().map(|(_, bell)| Box::pin(Arc::clone(bell).notified_owned()));
+            if let Some(rung) = &mut rung {
+                rung.as_mut().enable();
+            }
+            let Some(claimed) = self.store.claim(call.clone()).await? else { return Ok(None) };
             let left = deadline.saturating_sub(self.clock.read().monotonic);
-            if left.is_zero() || !self.wait_for_holder(&claimed, left).await? {
+            let Some((subject, lease_left)) = waits_for(&claimed).filter(|_| !left.is_zero()) else {
                 self.after_claim(&claimed);
                 return Ok(Some(claimed));
+            };
+            // One call is one stop, however often it looks while it waits.
+            call.again = true;
+            match rung.filter(|_| bell.as_ref().is_some_and(|(heard, _)| *heard == subject)) {
+                Some(rung) => tokio::select! {
+                    () = rung => {}
+                    // A holder that goes silent rings nothing; its lease ends by itself.
+                    () = self.clock.sleep(left.min(lease_left)) => {}
+                },
+                // Now that it is known whom to listen to, it must be looked at once more.
+                None => bell = Some((subject.clone(), self.waiters.bell(subject))),
             }
         }
-    }
-
-    /// Waits while somebody else is on it. `false`: there is nothing to wait for.
-    async fn wait_for_holder(&self, claimed: &Claimed, left: Duration) -> Result<bool, StoreError> {
-        let Decision::Stop { reason, .. } = &claimed.decision else { return Ok(false) };
-        let view = claimed.view.as_ref();
-        let subject = match reason {
-            StopReason::InProgress => Subject::Claim(claimed.id),
-            StopReason::RecordBusy => match view.and_then(|v| v.claim.record.clone()) {
-                Some(record) => Subject::Record(record),
-                None => return Ok(false),
-            },
-            _ => return Ok(false),
-        };
-        let bell = self.waiters.bell(subject);
-        let rung = bell.notified();
-        tokio::pin!(rung);
-        rung.as_mut().enable();
-        // It may have finished between the decision and the bell.
-        let now = self.store.show(claimed.id).await?;
-        if *reason == StopReason::InProgress && now.map(|v| v.claim.fence()) != view.map(|v| v.claim.fence())
-        {
-            return Ok(true);
-        }
-        // A missed ring of a record costs at most this long.
-        let nap = if *reason == StopReason::RecordBusy { left.min(RECORD_LOOK) } else { left };
-        tokio::select! {
-            () = rung => {}
-            () = self.clock.sleep(nap) => {}
-        }
-        Ok(true)
     }
 
     fn after_claim(&self, claimed: &Claimed) {
@@ -217,5 +202,13 @@ impl Gatekeeper {
     }
 }
 
-/// How soon somebody who waits for a record looks again by itself.
-const RECORD_LOOK: Duration = Duration::from_millis(250);
+/// Who has to finish before a stopped call may run, and how long they are believed at most.
+fn waits_for(claimed: &Claimed) -> Option<(Subject, Duration)> {
+    let Decision::Stop { reason, retry_after, .. } = &claimed.decision else { return None };
+    let subject = match reason {
+        StopReason::InProgress => Subject::Claim(claimed.id),
+        StopReason::RecordBusy => Subject::Record(claimed.view.as_ref()?.claim.record.clone()?),
+        _ => return None,
+    };
+    Some((subject, retry_after.unwrap_or(Duration::MAX)))
+}

@@ -10,5 +10,6 @@ pub mod flow;
 pub mod gatekeeper;
 mod held;
 mod render;
+mod request;
 mod waiters;
 mod worker;

@@ -1,7 +1,14 @@
 //! Templates: minijinja with strict undefined values. An error names the variable and where it stands.
 
+pub(crate) mod names;
+mod url;
+
 use minijinja::{Environment, UndefinedBehavior};
 use serde_json::Value;
+
+pub(crate) use url::url;
+
+use names::Names;
 
 /// Why a template could not be rendered; a person must mend it, so it is never retried.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -11,9 +18,11 @@ pub(crate) struct RenderError {
     message: String,
 }
 
-/// Whether a template can be read, as far as can be told without the values it names.
-pub(crate) fn check(place: &str, template: &str) -> Result<(), RenderError> {
-    environment().template_from_str(template).map(drop).map_err(|e| error(place, template, &e))
+/// Reads a template and tells what it names; what that is worth is known only when it runs.
+pub(crate) fn names(place: &str, template: &str) -> Result<Names, RenderError> {
+    let environment = environment();
+    let parsed = environment.template_from_str(template).map_err(|e| error(place, template, &e))?;
+    Ok(names::of(template, parsed.undeclared_variables(true), &environment))
 }
 
 /// Renders text.
@@ -68,12 +77,18 @@ fn one_expression(template: &str) -> Option<&str> {
 fn environment() -> Environment<'static> {
     let mut environment = Environment::new();
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
+    // Or errors would not say which name was undefined. What they know besides, we do not show.
+    environment.set_debug(true);
     // Values go into URLs, headers and JSON, never into HTML.
     environment.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
     environment
 }
 
 fn error(place: &str, template: &str, e: &minijinja::Error) -> RenderError {
+    if let Some(variable) = undefined(e) {
+        let message = format!("`{variable}` is undefined; check its spelling against the payload");
+        return RenderError { place: place.to_owned(), message };
+    }
     let culprit = e.range().and_then(|range| whole_name(template, range)).filter(|t| !t.is_empty());
     let message = match (e.kind(), culprit) {
         (minijinja::ErrorKind::UndefinedError, Some(variable)) => {
@@ -83,6 +98,13 @@ fn error(place: &str, template: &str, e: &minijinja::Error) -> RenderError {
         (kind, None) => e.detail().map_or_else(|| kind.to_string(), str::to_owned),
     };
     RenderError { place: place.to_owned(), message }
+}
+
+/// What a filter was given that is not there: of `payload.answers | first` the engine shows the filter, and names its
+/// input in the detail.
+fn undefined(e: &minijinja::Error) -> Option<&str> {
+    let (before, _) = e.detail()?.split_once("` is undefined")?;
+    before.rsplit_once('`').map(|(_, variable)| variable).filter(|variable| !variable.contains("(...)"))
 }
 
 /// The engine points at the attribute that failed; a person wants the whole path to it.
@@ -108,6 +130,14 @@ mod tests {
             ("x {{ payload.emial }} y", "`payload.emial`"),
             ("{{ payload.a.b }}", "`payload.a"),
             ("x {{ paylod }}", "`paylod`"),
+            ("{{ payload.answers | selectattr('a', 'eq', 1) | first }}", "`payload.answers` is undefined"),
+            ("x {{ payload.answers | first }}", "`payload.answers` is undefined"),
+            ("x {{ payload.nmae | upper }}", "`payload.nmae` is undefined"),
+            ("{{ (payload.list | selectattr('a', 'eq', 9) | first).email }}", "`(payload.list"),
+            ("{{ (payload.none | first).email }}", "`payload.none` is undefined"),
+            ("{% for a in payload.lst %}{{ a }}{% endfor %}", "`payload.lst` is undefined"),
+            ("{{ payload['a b'] }}", "`payload"),
+            ("{{ payload.name.upper() }}", "upper"),
         ] {
             let error = super::json("json.to", &json!(template), &world).unwrap_err().to_string();
             assert!(error.starts_with("json.to: ") && error.contains(named), "{template}: {error}");

@@ -13,15 +13,16 @@ use oncegate_core::key::ClaimId;
 use oncegate_core::token::{Fence, Token};
 use oncegate_store::api::{ClaimCall, FinishCall, StepBegin, StepCall, StepEnd, StepOutcome, Target, Work};
 use oncegate_store::{StoreError, failpoint};
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
 use crate::entropy;
-use crate::flow::{Action, Body, Flow, ForwardStep, HeaderText, HttpStep, Repeat, Step, Until};
+use crate::flow::{Action, ForwardStep, Repeat, Step, Until};
 use crate::gatekeeper::Gatekeeper;
 use crate::held::HeldAttempts;
-use crate::render::{self, RenderError};
+use crate::render::RenderError;
+use crate::request::{forward_request, http_request, payload_of, result_of, shown_url, world};
 
 /// The runner's name in the history.
 pub(crate) const ACTOR: &str = "runner";
@@ -45,11 +46,11 @@ pub(crate) enum Ended {
 }
 
 /// An attempt this worker holds.
-struct Attempt {
-    id: ClaimId,
-    fence: Fence,
+pub(crate) struct Attempt {
+    pub(crate) id: ClaimId,
+    pub(crate) fence: Fence,
     claim: Claim,
-    token: Token,
+    pub(crate) token: Token,
     ttl: Duration,
 }
 
@@ -94,6 +95,7 @@ impl Worker {
             run_url: None,
             payload: None,
             actor: ACTOR.into(),
+            again: false,
         };
         let Some(claimed) = store.claim(call).await? else { return Ok(Ended::Moved) };
         let (Decision::Run(_), Some(token), Some(view)) = (&claimed.decision, claimed.token, claimed.view)
@@ -172,6 +174,10 @@ impl Worker {
                 work.automation
             ))));
         };
+        let payload = match payload_of(&work) {
+            Ok(payload) => payload,
+            Err(why) => return Ok(Next::Finish(failed(&why))),
+        };
         let mut calls: Vec<StepCall> =
             work.steps.iter().filter(|c| c.resets >= attempt.claim.steps_since).cloned().collect();
         let mut result = None;
@@ -184,7 +190,7 @@ impl Worker {
             if let Some(why) = self.must_not_repeat(attempt, step, number, &sent) {
                 return Ok(Next::Finish(why));
             }
-            let world = world(&work, &flow, &calls, self, attempt);
+            let world = world(&work, &payload, &flow, &calls, self, attempt);
             let request = match self.request(step, &work, &world, attempt) {
                 Ok(request) => request,
                 Err(e) => return Ok(Next::Finish(failed(&format!("step {number} `{}`: {e}", step.name)))),
@@ -246,7 +252,7 @@ impl Worker {
                 return Ok(Next::Leave);
             }
         }
-        let target = format!("{} {}", request.method, without_query(&request.url));
+        let target = format!("{} {}", request.method, shown_url(&request.url, step.secret_url));
         let begin = StepBegin {
             id: attempt.id,
             fence: attempt.fence,
@@ -357,104 +363,8 @@ impl Worker {
 /// A receiver that says "come back at once" after refusing is not believed: its clock may be behind ours.
 const THROTTLE_FLOOR: Duration = Duration::from_secs(1);
 
-fn http_request(
-    http: &HttpStep,
-    work: &Work,
-    world: &Value,
-    key: String,
-) -> Result<OutgoingRequest, RenderError> {
-    let url = render::text("url", &http.url, world)?;
-    let mut request = OutgoingRequest::new(http.method.clone(), url, key);
-    request.idempotency_header = http.idempotency_header.clone();
-    for (name, value) in &http.headers {
-        let value = match value {
-            HeaderText::Template(template) => render::text(&format!("headers.{name}"), template, world)?,
-            HeaderText::Secret(secret) => String::from_utf8_lossy(secret.expose()).into_owned(),
-        };
-        request.headers.push((name.clone(), value));
-    }
-    match &http.body {
-        Body::Empty => {}
-        Body::Json(template) => with_json(&mut request, &render::json("json", template, world)?),
-        Body::Text(template) => request.body = Some(render::text("body", template, world)?.into_bytes()),
-        Body::Payload => {
-            request.body = Some(work.payload.as_ref().map(|p| p.body.clone()).unwrap_or_default())
-        }
-    }
-    Ok(request)
-}
-
-fn forward_request(
-    forward: &ForwardStep,
-    world: &Value,
-    key: String,
-) -> Result<OutgoingRequest, RenderError> {
-    let url = render::text("url", &forward.url, world)?;
-    let mut request = OutgoingRequest::new(http::Method::POST, url, key);
-    let json = match &forward.json {
-        Some(template) => render::json("json", template, world)?,
-        None => json!({ "payload": world["payload"], "oncegate": world["oncegate"] }),
-    };
-    with_json(&mut request, &json);
-    Ok(request)
-}
-
-fn with_json(request: &mut OutgoingRequest, json: &Value) {
-    request.body = Some(json.to_string().into_bytes());
-    if !request.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("content-type")) {
-        request.headers.push(("content-type".into(), "application/json".into()));
-    }
-}
-
-/// What templates see: `payload`, `idempotency_key`, `automation`, `attempt`, `steps.<name>`, `oncegate.done_url` …
-fn world(work: &Work, flow: &Flow, calls: &[StepCall], worker: &Worker, attempt: &Attempt) -> Value {
-    let payload: Value =
-        work.payload.as_ref().and_then(|p| serde_json::from_str(&p.json).ok()).unwrap_or_default();
-    let mut steps = Map::new();
-    for step in &flow.steps {
-        let succeeded =
-            calls.iter().rev().find(|c| c.step == step.name && c.outcome == StepOutcome::Succeeded);
-        if let Some(call) = succeeded {
-            let body = call.answer.clone().unwrap_or_default();
-            let json: Value = serde_json::from_slice(&body).unwrap_or_default();
-            let text = String::from_utf8_lossy(&body);
-            steps.insert(step.name.clone(), json!({ "status": call.status, "json": json, "text": text }));
-        }
-    }
-    let url = |verb: &str| {
-        format!("{}/v1/claims/{}/{verb}?token={}", worker.base_url, attempt.id, attempt.token.expose())
-    };
-    json!({
-        "payload": payload,
-        "idempotency_key": work.key.as_str(),
-        "automation": work.automation.as_str(),
-        "attempt": attempt.fence.attempt,
-        "steps": steps,
-        "oncegate": {
-            "idempotency_key": work.key.as_str(),
-            "attempt": attempt.fence.attempt,
-            "done_url": url("done"),
-            "error_url": url("error"),
-            "heartbeat_url": url("heartbeat"),
-        },
-    })
-}
-
 fn hands_over(step: &Step) -> bool {
     matches!(step.action, Action::Forward(ForwardStep { until: Until::Finished, .. }))
-}
-
-/// What later duplicates are told: the last step's answer, if it is JSON; or that it was handed over.
-fn result_of(step: &Step, call: &StepCall) -> Option<String> {
-    if matches!(step.action, Action::Forward(_)) {
-        return Some(json!({ "handed_over": true, "status": call.status }).to_string());
-    }
-    let answer = call.answer.as_deref()?;
-    if answer.len() > oncegate_core::limits::RESULT_BYTES_MAX {
-        return None;
-    }
-    let value: Value = serde_json::from_slice(answer).ok()?;
-    Some(value.to_string())
 }
 
 fn failed(note: &str) -> Call {
@@ -467,9 +377,4 @@ fn unknown_outcome(step: &Step, number: usize, why: &str) -> Call {
         step.name
     );
     Call::Error { failure: Failed::Unknown, note }
-}
-
-/// Query strings carry secrets; the rest names the target well enough.
-fn without_query(url: &str) -> &str {
-    url.split(['?', '#']).next().unwrap_or(url)
 }

@@ -83,6 +83,8 @@ pub struct ClaimCall {
     pub payload: Option<Payload>,
     /// For the history, e.g. `token:admin`, `runner`.
     pub actor: String,
+    /// Another look of a call that waits: a stop was counted at its first.
+    pub again: bool,
 }
 
 /// The answer to a [`ClaimCall`].

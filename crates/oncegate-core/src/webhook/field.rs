@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::body::Body;
 use super::request::Headers;
-use crate::key::NameError;
+use crate::key::{NameError, is_invisible};
 
 /// Longest field path, in bytes; a path is a name written by a person.
 const PATH_BYTES_MAX: usize = 512;
@@ -216,12 +216,6 @@ fn scalar(value: &Value) -> Result<String, NotText> {
         Value::Array(_) => Err(NotText::NotScalar("a list")),
         Value::Object(_) => Err(NotText::NotScalar("an object")),
     }
-}
-
-/// White space, and the characters that print nothing: a field of those alone would make all events one.
-fn is_invisible(c: char) -> bool {
-    c.is_whitespace()
-        || matches!(c, '\u{ad}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2060}'..='\u{2064}' | '\u{feff}')
 }
 
 /// Why a verified event has no identity: nothing may run from it until a person mends the mapping (DESIGN §5).

@@ -64,6 +64,7 @@ impl Context<'_> {
             run_url: None,
             payload: Some(Payload { body: call.body.clone(), json: event.json.clone() }),
             actor: call.actor.clone(),
+            again: false,
         })?;
         let Some(claimed) = claimed else {
             return Err(StoreError::Inconsistent("a claim by key was not found".into()));

@@ -101,6 +101,7 @@ fn claim_call(key: &str, start: Start) -> ClaimCall {
         run_url: None,
         payload: Some(Payload { body: vec![], json: "{}".into() }),
         actor: "token:crm".into(),
+        again: false,
     }
 }
 

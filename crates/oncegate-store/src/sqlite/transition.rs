@@ -283,6 +283,7 @@ impl Context<'_> {
             Decision::Queued(_) => self.count_stop(row, before, StopReason::InProgress, attempt, actor, None),
             // The runner asking again whether its own work may start is no refusal of anybody.
             Decision::Stop { reason, .. } if by_runner && *reason != StopReason::NeedsReview => Ok(()),
+            Decision::Stop { .. } if call.again => Ok(()),
             Decision::Stop { reason, note, .. } => {
                 self.count_stop(row, before, *reason, attempt, actor, note.as_deref())
             }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use oncegate_connect::PrivateAllowance;
 use oncegate_core::policy::{
-    Finish, LoopLimit, OnMismatch, OnStale, Policy, RetryPolicy, Ttl, parse_duration,
+    DurationError, Finish, LoopLimit, OnMismatch, OnStale, Policy, RetryPolicy, Ttl, parse_duration,
 };
 use oncegate_core::webhook::{FieldPath, HmacScheme};
 use serde::{Deserialize, Deserializer};
@@ -83,7 +83,7 @@ pub(super) struct AutomationFile {
     loop_limit: Option<Spanned<LoopFile>>,
     #[serde(default)]
     pub(super) record: Option<Spanned<String>>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "steps")]
     pub(super) steps: Vec<StepFile>,
 }
 
@@ -147,7 +147,9 @@ impl AutomationFile {
         }
         match &self.retention {
             Some(retention) => {
-                policy.with_retention(retention.value.0).map_err(|e| (retention.referenced, e.to_string()))
+                // Ten years with their leap days; the reference says it in years.
+                let told = |e: DurationError| e.to_string().replace("1d to 3653d", "1 day to 10 years");
+                policy.with_retention(retention.value.0).map_err(|e| (retention.referenced, told(e)))
             }
             None => Ok(policy),
         }
@@ -179,4 +181,26 @@ where
     }
     // Not `deserialize_map`, which refuses a member that nothing stands under yet.
     d.deserialize_any(Visitor(std::marker::PhantomData))
+}
+
+/// The steps of an automation; names with declarations below them, which other tools use, are told how to be mended.
+fn steps<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<StepFile>, D::Error> {
+    struct Visitor;
+    impl<'de> serde::de::Visitor<'de> for Visitor {
+        type Value = Vec<StepFile>;
+        fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("a list; begin each step with `- name:`")
+        }
+        fn visit_unit<E>(self) -> Result<Self::Value, E> {
+            Ok(vec![])
+        }
+        fn visit_seq<A: serde::de::SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
+            let mut steps = vec![];
+            while let Some(step) = seq.next_element()? {
+                steps.push(step);
+            }
+            Ok(steps)
+        }
+    }
+    d.deserialize_any(Visitor)
 }

@@ -2,9 +2,12 @@
 //! file, line, column, and how to mend it; nothing starts on a configuration that is half understood.
 
 mod file;
+mod json;
 mod secrets;
 mod sentence;
+mod slips;
 mod steps;
+mod template;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -13,9 +16,8 @@ use std::sync::Arc;
 use oncegate_connect::PrivateAllowance;
 use oncegate_core::key::AutomationName;
 use oncegate_core::secret::Secret;
-use oncegate_core::webhook::{FieldPath, Provider};
+use oncegate_core::webhook::{FieldPath, Provider, ProviderError};
 use oncegate_runner::book::Automation;
-use oncegate_runner::flow::check_template;
 
 pub use secrets::{Environment, ProcessEnvironment};
 
@@ -56,15 +58,23 @@ pub struct ConfigError {
     pub place: Option<(u64, u64)>,
     /// The sentence.
     pub message: String,
+    /// The file itself could not be read.
+    pub unread: bool,
 }
 
 impl std::fmt::Display for ConfigError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.place {
-            Some((line, column)) => {
-                write!(f, "{}:{line}:{column}: {}", self.file.display(), self.message)
+        let file = self.file.display();
+        match (self.place, self.unread) {
+            (_, true) => {
+                write!(
+                    f,
+                    "cannot read the configuration {file}: {}; name another with --config",
+                    self.message
+                )
             }
-            None => write!(f, "{}: {}", self.file.display(), self.message),
+            (Some((line, column)), _) => write!(f, "{file}:{line}:{column}: {}", self.message),
+            (None, _) => write!(f, "{file}: {}", self.message),
         }
     }
 }
@@ -79,6 +89,7 @@ pub fn load(path: &Path, environment: &dyn Environment) -> Result<Config, Config
         file: path.to_owned(),
         place: None,
         message: e.to_string(),
+        unread: true,
     })?;
     parse(&text, path, environment)
 }
@@ -92,6 +103,7 @@ pub fn parse(text: &str, path: &Path, environment: &dyn Environment) -> Result<C
         file: path.to_owned(),
         place: (location.line() > 0).then(|| (location.line(), location.column())),
         message,
+        unread: false,
     };
     if text.trim().is_empty() {
         return Ok(Config::default());
@@ -99,14 +111,20 @@ pub fn parse(text: &str, path: &Path, environment: &dyn Environment) -> Result<C
     let options = serde_saphyr::options! { with_snippet: false };
     let file: file::File = serde_saphyr::from_str_with_options(text, options).map_err(|e| {
         let location = e.location().unwrap_or(serde_saphyr::Location::UNKNOWN);
-        at(location, sentence::sentence(&e))
+        let told = sentence::sentence(&e);
+        match slips::slip(text, location.line(), location.column(), &told) {
+            Some(slip) => ConfigError { place: Some((slip.line, slip.column)), ..at(location, slip.message) },
+            None => at(location, told),
+        }
     })?;
     let base = path.parent().unwrap_or(Path::new("."));
     let secrets = secrets::Secrets { environment, base };
     let automations = automations(&file, &secrets, &at)?;
     let sources = sources(&file, &secrets, &automations, &at)?;
     if let Some(url) = &file.public_url {
-        steps::check_url(&url.value).map_err(|e| at(url.referenced, e))?;
+        if let Some(why) = steps::wrong_url(&url.value) {
+            return Err(at(url.referenced, format!("`{}` {why}", url.value)));
+        }
     }
     if let Some(concurrency) = &file.runner.concurrency
         && concurrency.value == 0
@@ -139,7 +157,7 @@ fn automations(
             .policy()
             .map_err(|(place, message)| at(place, format!("automation `{}`: {message}", name.value)))?;
         if let Some(record) = &declared.record {
-            check_template("record", &record.value).map_err(|e| at(record.referenced, e))?;
+            template::Sees::Payload.check("record", &record.value).map_err(|e| at(record.referenced, e))?;
         }
         let automation = Automation {
             policy: Arc::new(policy),
@@ -177,8 +195,16 @@ fn sources(
                 ),
             ));
         }
-        let provider = Provider::from_name(&declared.provider.value, declared.hmac.clone())
-            .map_err(|e| at(declared.provider.referenced, e.to_string()))?;
+        let provider = Provider::from_name(&declared.provider.value, declared.hmac.clone()).map_err(|e| {
+            let meant = match &e {
+                ProviderError::Unknown { name } => {
+                    sentence::nearest(&name.to_lowercase(), Provider::NAMES.iter().copied())
+                }
+                _ => None,
+            };
+            let meant = meant.map(|name| format!("did you mean `{name}`? ")).unwrap_or_default();
+            at(declared.provider.referenced, format!("{meant}{e}"))
+        })?;
         let automation = AutomationName::try_from(declared.automation.value.as_str())
             .map_err(|e| at(declared.automation.referenced, e.to_string()))?;
         if let Some(message) = leads_nowhere(&automation, automations) {

@@ -62,3 +62,18 @@ impl Secrets<'_> {
         text.starts_with("env:") || text.starts_with("file:")
     }
 }
+
+/// Refuses a secret that stands in the file as the value of a header. What is filled in from the payload is none.
+pub(super) fn refuse_clear_text(header: &str, value: &str) -> Result<(), String> {
+    const SECRET: [&str; 7] =
+        ["authorization", "token", "secret", "password", "api-key", "apikey", "access-key"];
+    let name = header.to_ascii_lowercase().replace('_', "-");
+    if value.contains("{{") || value.trim().is_empty() || !SECRET.iter().any(|word| name.contains(word)) {
+        return Ok(());
+    }
+    let variable: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+    Err(format!(
+        "the value of `{header}` must not stand in this file; write `env:NAME`, e.g. `env:{}`, or `file:PATH`",
+        variable.to_ascii_uppercase()
+    ))
+}

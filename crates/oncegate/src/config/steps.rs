@@ -7,14 +7,14 @@ use http::{HeaderName, Method};
 use oncegate_core::limits;
 use oncegate_runner::flow::{
     Action, Body, Flow, ForwardStep, HeaderText, HttpStep, KEY_WINDOW, Repeat, Step, Until,
-    check_json_template, check_template,
 };
 use serde::Deserialize;
-use serde_json::Value;
 use serde_saphyr::Spanned;
 
 use super::file::Period;
-use super::secrets::Secrets;
+use super::json::Json;
+use super::secrets::{self, Secrets};
+use super::template::Sees;
 use super::{At, ConfigError};
 
 #[derive(Deserialize)]
@@ -42,7 +42,7 @@ struct HttpFile {
     #[serde(default)]
     headers: BTreeMap<String, Spanned<String>>,
     #[serde(default)]
-    json: Option<Value>,
+    json: Option<Spanned<Json>>,
     #[serde(default)]
     body: Option<Spanned<String>>,
     #[serde(default)]
@@ -54,7 +54,7 @@ struct HttpFile {
 struct ForwardFile {
     url: Spanned<String>,
     #[serde(default)]
-    json: Option<Value>,
+    json: Option<Spanned<Json>>,
     #[serde(default)]
     until: UntilWord,
 }
@@ -84,6 +84,7 @@ pub(super) fn flow(
     secrets: &Secrets<'_>,
     at: At<'_>,
 ) -> Result<Option<Flow>, ConfigError> {
+    let all: Vec<&str> = declared.iter().map(|step| step.name.value.as_str()).collect();
     let mut names = HashSet::new();
     let mut steps = vec![];
     for (number, step) in (1..).zip(declared) {
@@ -104,7 +105,8 @@ pub(super) fn flow(
                 format!("an automation has at most {} steps", limits::STEPS_MAX),
             ));
         }
-        let step = one(step, secrets, at)?;
+        let before = all.get(..steps.len()).unwrap_or_default();
+        let step = one(step, Sees::Step { before, all: &all }, secrets, at)?;
         let waits = matches!(step.action, Action::Forward(ForwardStep { until: Until::Finished, .. }));
         if waits && number < declared.len() {
             return Err(at(
@@ -121,11 +123,11 @@ pub(super) fn flow(
     Ok((!steps.is_empty()).then_some(Flow { steps }))
 }
 
-fn one(step: &StepFile, secrets: &Secrets<'_>, at: At<'_>) -> Result<Step, ConfigError> {
+fn one(step: &StepFile, sees: Sees<'_>, secrets: &Secrets<'_>, at: At<'_>) -> Result<Step, ConfigError> {
     let here = |message: String| at(step.name.referenced, format!("step `{}`: {message}", step.name.value));
     let action = match (&step.http, &step.forward) {
-        (Some(declared), None) => Action::Http(http(declared, secrets, at)?),
-        (None, Some(declared)) => Action::Forward(forward(declared, secrets, at)?),
+        (Some(declared), None) => Action::Http(http(declared, sees, secrets, at)?),
+        (None, Some(declared)) => Action::Forward(forward(declared, sees, secrets, at)?),
         (None, None) => return Err(here("says nothing to do; declare `http` or `forward`".to_owned())),
         (Some(_), Some(_)) => {
             return Err(here("declares `http` and `forward`; make two steps of it".to_owned()));
@@ -149,10 +151,20 @@ fn one(step: &StepFile, secrets: &Secrets<'_>, at: At<'_>) -> Result<Step, Confi
             "key_window says how long the receiver remembers keys; declare `repeat: by_key` too".into(),
         ));
     }
-    Ok(Step { name: step.name.value.clone(), action, repeat, timeout })
+    // A hook's URL is all that is needed to call it.
+    let secret_url = match (&step.http, &step.forward) {
+        (Some(http), _) => Secrets::is_reference(&http.url.value),
+        (None, _) => true,
+    };
+    Ok(Step { name: step.name.value.clone(), action, repeat, timeout, secret_url })
 }
 
-fn http(declared: &HttpFile, secrets: &Secrets<'_>, at: At<'_>) -> Result<HttpStep, ConfigError> {
+fn http(
+    declared: &HttpFile,
+    sees: Sees<'_>,
+    secrets: &Secrets<'_>,
+    at: At<'_>,
+) -> Result<HttpStep, ConfigError> {
     let method = match &declared.method {
         None => Method::POST,
         Some(word) => word.value.to_ascii_uppercase().parse().map_err(|_| {
@@ -170,8 +182,9 @@ fn http(declared: &HttpFile, secrets: &Secrets<'_>, at: At<'_>) -> Result<HttpSt
         let text = match Secrets::is_reference(&value.value) {
             true => HeaderText::Secret(secrets.resolve(&value.value).map_err(|e| at(value.referenced, e))?),
             false => {
+                secrets::refuse_clear_text(name, &value.value).map_err(|e| at(value.referenced, e))?;
                 let place = format!("headers.{name}");
-                check_template(&place, &value.value).map_err(|e| at(value.referenced, e))?;
+                sees.check(&place, &value.value).map_err(|e| at(value.referenced, e))?;
                 HeaderText::Template(value.value.clone())
             }
         };
@@ -181,12 +194,9 @@ fn http(declared: &HttpFile, secrets: &Secrets<'_>, at: At<'_>) -> Result<HttpSt
         (Some(_), Some(_)) => {
             return Err(at(declared.url.referenced, "declare one of `json` and `body`, not both".to_owned()));
         }
-        (Some(json), None) => {
-            check_json_template("json", json).map_err(|e| at(declared.url.referenced, e))?;
-            Body::Json(json.clone())
-        }
+        (Some(json), None) => Body::Json(Json::checked(json, |place, text| sees.check(place, text), at)?),
         (None, Some(text)) => {
-            check_template("body", &text.value).map_err(|e| at(text.referenced, e))?;
+            sees.check("body", &text.value).map_err(|e| at(text.referenced, e))?;
             Body::Text(text.value.clone())
         }
         (None, None) if matches!(method, Method::POST | Method::PUT | Method::PATCH) => Body::Payload,
@@ -200,44 +210,57 @@ fn http(declared: &HttpFile, secrets: &Secrets<'_>, at: At<'_>) -> Result<HttpSt
             at(name.referenced, message)
         })?,
     };
-    Ok(HttpStep { method, url: url(&declared.url, secrets, at)?, headers, body, idempotency_header })
+    Ok(HttpStep { method, url: url(&declared.url, sees, secrets, at)?, headers, body, idempotency_header })
 }
 
-fn forward(declared: &ForwardFile, secrets: &Secrets<'_>, at: At<'_>) -> Result<ForwardStep, ConfigError> {
+fn forward(
+    declared: &ForwardFile,
+    sees: Sees<'_>,
+    secrets: &Secrets<'_>,
+    at: At<'_>,
+) -> Result<ForwardStep, ConfigError> {
     let until = match declared.until {
         UntilWord::Finished => Until::Finished,
         UntilWord::Accepted => Until::Accepted,
     };
-    if let Some(json) = &declared.json {
-        check_json_template("json", json).map_err(|e| at(declared.url.referenced, e))?;
-    }
-    Ok(ForwardStep { url: url(&declared.url, secrets, at)?, json: declared.json.clone(), until })
+    let json = declared.json.as_ref();
+    let json = json.map(|json| Json::checked(json, |place, text| sees.check(place, text), at)).transpose()?;
+    Ok(ForwardStep { url: url(&declared.url, sees, secrets, at)?, json, until })
 }
 
 /// A hook's URL is a secret of its own: it may come from the environment or a file.
-fn url(declared: &Spanned<String>, secrets: &Secrets<'_>, at: At<'_>) -> Result<String, ConfigError> {
-    if Secrets::is_reference(&declared.value) {
-        let secret = secrets.resolve(&declared.value).map_err(|e| at(declared.referenced, e))?;
-        return Ok(String::from_utf8_lossy(secret.expose()).trim().to_owned());
-    }
-    match declared.value.contains("{{") || declared.value.contains("{%") {
-        true => check_template("url", &declared.value),
-        false => check_url(&declared.value),
+fn url(
+    declared: &Spanned<String>,
+    sees: Sees<'_>,
+    secrets: &Secrets<'_>,
+    at: At<'_>,
+) -> Result<String, ConfigError> {
+    let resolved = match Secrets::is_reference(&declared.value) {
+        true => {
+            let secret = secrets.resolve(&declared.value).map_err(|e| at(declared.referenced, e))?;
+            Some(String::from_utf8_lossy(secret.expose()).trim().to_owned())
+        }
+        false => None,
+    };
+    let text = resolved.as_ref().unwrap_or(&declared.value);
+    match text.contains("{{") || text.contains("{%") {
+        true => sees.check("url", text),
+        // It is named by its reference: it may be secret itself.
+        false => wrong_url(text).map_or(Ok(()), |why| Err(format!("`{}` {why}", declared.value))),
     }
     .map_err(|e| at(declared.referenced, e))?;
-    Ok(declared.value.clone())
+    Ok(text.clone())
 }
 
 /// What can be told of an URL before it is called.
-pub(super) fn check_url(url: &str) -> Result<(), String> {
+pub(super) fn wrong_url(url: &str) -> Option<&'static str> {
     let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"));
-    let host = rest.and_then(|rest| rest.split(['/', '?', '#']).next());
-    match host {
-        None => Err(format!("`{url}` is no http or https URL; write e.g. https://api.example.com/contacts")),
-        Some("") => Err(format!("`{url}` names no host; write e.g. https://api.example.com/contacts")),
+    match rest.and_then(|rest| rest.split(['/', '?', '#']).next()) {
+        None => Some("is no http or https URL; write e.g. https://api.example.com/contacts"),
+        Some("") => Some("names no host; write e.g. https://api.example.com/contacts"),
         Some(_) if url.chars().any(|c| c.is_whitespace() || c.is_control()) => {
-            Err(format!("`{url}` has white space in it; write %20 for a blank"))
+            Some("has white space in it; write %20 for a blank")
         }
-        Some(_) => Ok(()),
+        Some(_) => None,
     }
 }

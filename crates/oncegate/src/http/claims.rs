@@ -61,6 +61,7 @@ pub(crate) async fn claim(
             Payload { body: json.clone().into_bytes(), json }
         }),
         actor: actor.0,
+        again: false,
     };
     let claimed = state.gate.claim(call, wait).await?;
     let Some(claimed) = claimed else {

@@ -8,7 +8,12 @@ use oncegate::config::{Config, ConfigError, parse};
 use crate::harness::{Setup, Vars};
 
 fn read(yaml: &str) -> Result<Config, ConfigError> {
-    let vars = [("HOOK", "hook-secret"), ("BLANK", "  "), ("URL", "https://hooks.example.com/s3cret")];
+    let vars = [
+        ("HOOK", "hook-secret"),
+        ("BLANK", "  "),
+        ("URL", "https://hooks.example.com/s3cret"),
+        ("TYPO", "htps://s3cret.example"),
+    ];
     let vars = Vars(vars.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect::<HashMap<_, _>>());
     parse(yaml, Path::new("conf/oncegate.yaml"), &vars)
 }
@@ -68,7 +73,7 @@ fn of_an_automation() {
             ("retries: [1m, ^10]", "`10` has no unit"),
             ("retries: ^3", "this must be a list"),
             ("retries: ^[48h]", "retry delay of 2d is outside 0s to 1d"),
-            ("retention: ^1h", "retention of 1h is outside 1d to"),
+            ("retention: ^1h", "retention of 1h is outside 1 day to 10 years"),
             ("on_stale: ^retry", "`retry` is not known here; known are retry_once, hold"),
             ("on_mismatch: ^ignored", "did you mean `ignore`?"),
             ("finish: ^at-claim", "did you mean `at_claim`?"),
@@ -77,6 +82,18 @@ fn of_an_automation() {
             ("loop_limit: { runs: ^-1, within: 10m }", "this must be a whole number"),
             ("loop_limit: { ^runs: 5 }", "`within` is missing here; add it"),
             ("record: ^'{{ payload.'", "record: unexpected end of input"),
+            (
+                "record: ^'{{ pyload.id }}'",
+                "`pyload` is not known here; a record is named from `payload` alone",
+            ),
+            (
+                "record: ^'crm:{{ steps.a.json.id }}'",
+                "record: `steps` is not known yet when a record is named",
+            ),
+            ("record: ^{{ payload.id }}", "must stand in quotes: `\"{{ … }}\"`"),
+            ("steps:\n  ^send:\n    http: { url: a }", "a list; begin each step with `- name:`"),
+            ("steps:\n  ^name: send", "a list; begin each step with `- name:`"),
+            ("^steps: send", "a list; begin each step with `- name:`"),
         ],
     );
     check(
@@ -148,7 +165,7 @@ fn of_a_step() {
                 "http: { url: 'https://a.example/', headers: { X-Key: ^'{{ a' } }",
                 "headers.X-Key: unexpected end",
             ),
-            ("http: { url: ^'https://a.example/', json: { a: ['{{ a' ] } }", "json.a[0]: unexpected end"),
+            ("http: { url: 'https://a.example/', json: { a: [^'{{ a' ] } }", "json.a[0]: unexpected end"),
             ("http: { url: 'https://a.example/', body: ^'{% if %}' }", "body: unexpected end"),
             ("http: { url: ^'https://a.example/', json: {}, body: x }", "one of `json` and `body`, not both"),
             ("http: { url: 'https://a.example/', idempotency_header: ^'X Key' }", "e.g. `Idempotency-Key`"),
@@ -169,6 +186,106 @@ fn of_a_step() {
 }
 
 #[test]
+fn of_a_template() {
+    let first = "- { name: put order, http: { url: 'https://a.example/' } }\n- { name: mail, http: { url: 'https://a.example/' } }\n";
+    let third = |text: &str| {
+        step(&format!(
+            "{first}- name: send\n{}- {{ name: after, http: {{ url: '{URL}' }} }}",
+            indented(text, 2)
+        ))
+    };
+    let http = |text: &str| third(&format!("http:\n  url: https://a.example/\n{}", indented(text, 2)));
+    check(
+        http,
+        &[
+            (
+                "body: ^'{{ pyload.id }}'",
+                "body: `pyload` is not known here; did you mean `payload`? Known are payload, ",
+            ),
+            ("json:\n  a: 1\n  b:\n    - c: ^'{{ pyload.id }}'", "json.b[0].c: `pyload` is not known here"),
+            (
+                "json: { a: { b: ^\"{{ colour }}\" } }",
+                "json.a.b: `colour` is not known here; known are payload, ",
+            ),
+            ("json: ^'{{ colour }}'", "json: `colour` is not known here"),
+            ("body: ^'{{ payload.id | uper }}'", "there is no filter `uper`; did you mean `upper`?"),
+            ("body: ^'{% if payload.a %}{{ payload.b|nix }}{% endif %}'", "there is no filter `nix`"),
+            (
+                "body: ^\"{{ payload.l | selectattr('a', 'eqq', 1) }}\"",
+                "there is no test `eqq`; did you mean `eq`?",
+            ),
+            ("body: ^'{{ payload.a is definde }}'", "there is no test `definde`; did you mean `defined`?"),
+            ("body: ^'{{ payload.a.upper() }}'", "no methods such as `upper()`; write a filter, `| upper`"),
+            ("body: ^'{{ now() }}'", "`now` is not known here"),
+            (
+                "body: ^'{{ steps.nope.json.id }}'",
+                "`steps.nope` names no earlier step; earlier ones are `steps['put order']`, `steps.mail`",
+            ),
+            ("body: ^'{{ steps.mal.json.id }}'", "did you mean `steps.mail`?"),
+            ("body: ^'{{ steps.put.json.id }}'", "did you mean `steps['put order']`?"),
+            ("body: ^\"{{ steps['put ordr'].json.id }}\"", "did you mean `steps['put order']`?"),
+            (
+                "body: ^'{{ steps.mail.body.id }}'",
+                "a step's answer has no `body`; known are json, text, status",
+            ),
+            ("body: ^'{{ steps.after.json.id }}'", "`after` has not run yet here"),
+            ("body: ^'{{ steps.send.json.id }}'", "`send` has not run yet here"),
+            ("body: ^'{{ oncegate.done }}'", "`oncegate.done` is not known; known are done_url, "),
+            ("body: ^'{{ oncegate.done_ulr }}'", "did you mean `done_url`?"),
+            ("headers: { X-Id: ^'{{ pyload.id }}' }", "headers.X-Id: `pyload` is not known here"),
+            ("json: ^{{ payload }}", "a value that begins with `{{` must stand in quotes"),
+            ("json:\n  a: ^{{ payload.id }}\n  b: 1", "a value that begins with `{{` must stand in quotes"),
+            ("json: { a: ^{{ payload.id }} }", "a value that begins with `{{` must stand in quotes"),
+            ("body: ^{{ payload.id }} more", "a value that begins with `{{` must stand in quotes"),
+            (
+                "headers: { Authorization: ^Bearer abc123 }",
+                "`Authorization` must not stand in this file; write `env:NAME`",
+            ),
+            ("headers: { X-Api-Key: ^s3cret }", "write `env:NAME`, e.g. `env:X_API_KEY`, or `file:PATH`"),
+        ],
+    );
+    check(
+        third,
+        &[
+            ("http: { url: ^'https://a.example/{{ pyload.id }}' }", "url: `pyload` is not known here"),
+            ("http:\n  url: ^{{ payload.url }}", "a value that begins with `{{` must stand in quotes"),
+            ("http: { url: ^env:TYPO }", "`env:TYPO` is no http or https URL"),
+            (
+                "forward: { url: 'https://a.example/', until: accepted, json: { a: ^'{{ pyload }}' } }",
+                "json.a: `pyload`",
+            ),
+        ],
+    );
+    let alone = |text: &str| step(&format!("- name: send\n  http: {{ url: '{URL}', {text} }}"));
+    check(
+        alone,
+        &[("body: ^'{{ steps.a.json }}'", "`steps.a` names no earlier step; there is none before this one")],
+    );
+    let fine = http(
+        "headers: { Authorization: 'Bearer {{ steps.mail.json.token }}', X-Sort-Key: name, X-Token: env:HOOK }
+json:
+  a: \"{{ steps['put order'].json.id }} {{ steps.mail.text }} {{ steps | length }}\"
+  b: \"{% for l in payload.lines %}{{ loop.index }}{{ l.a | default('x') }}{% endfor %}\"
+  c: '{{ automation }} {{ attempt }} {{ idempotency_key }} {{ oncegate.done_url }}'
+  d: '{% if payload.a is defined and payload.b is not none %}{% set x = payload.a %}{% endif %}{{ x }}'
+  e: [1, -2, 1.5, true, null, 'plain', { f: ~ }]
+",
+    );
+    let config = read(&fine).unwrap_or_else(|e| panic!("{e}\n{fine}"));
+    let automation = config.automations.values().next().unwrap();
+    let told = format!("{:?}", automation.flow);
+    assert!(told.contains("Number(-2)") && told.contains("Number(1.5)") && told.contains("Null"), "{told}");
+}
+
+#[test]
+fn a_file_that_is_not_there_is_told_with_the_way_out() {
+    let told =
+        oncegate::config::load(Path::new("no/such.yaml"), &Vars(HashMap::new())).unwrap_err().to_string();
+    assert!(told.starts_with("cannot read the configuration no/such.yaml: No such file"), "{told}");
+    assert!(told.ends_with("; name another with --config"), "{told}");
+}
+
+#[test]
 fn of_a_source() {
     let hmac = "provider: hmac\nautomation: welcome\nsecret: env:HOOK\n";
     let tally = "provider: tally\nautomation: welcome\n";
@@ -176,6 +293,8 @@ fn of_a_source() {
     check(
         source,
         &[
+            ("hook:\nprovider: ^Typeform\nautomation: welcome", "did you mean `typeform`?"),
+            ("hook:\nprovider: ^gihtub\nautomation: welcome", "did you mean `github`?"),
             (
                 "hook:\nprovider: ^shopyfi\nautomation: welcome",
                 "no provider `shopyfi`; known are typeform, tally",
@@ -243,7 +362,16 @@ fn of_the_file_as_a_whole() {
             ("runner: { concurrency: ^many }\n", "this must be a whole number"),
             ("public_url: ^gate.example.com\n", "is no http or https URL"),
             ("automations:\n  welcome: ^{\n", "unclosed bracket"),
-            ("automations:\n\t^welcome: {}\n", "YAML takes no tabs here"),
+            ("automations:\n^\twelcome: {}\n", "a tab; indent with blanks"),
+            ("automations:\n  a:\n    ttl: 10m\n  ^\tsla: 1h\n", "a tab; indent with blanks"),
+            (
+                "automations:\n  a:\n    ttl: 10m\n    sla: 1h\n^\tretention: 90d\n",
+                "a tab; indent with blanks",
+            ),
+            ("automations:\n  a:\n    ^ttl:10m\n", "a blank is missing after the colon: `ttl: 10m`"),
+            ("automations:\n  a:\n    ^ttl:10m\n    sla: 1h\n", "after the colon: `ttl: 10m`"),
+            ("automations:\n  a:\n    sla: 1h\n    ^ttl:10m\n", "after the colon: `ttl: 10m`"),
+            ("sources:\n  a:\n    provider: tally\n    ^secret:s3cret\n", "after the colon: `secret: …`"),
             ("^just text\n", "this must be names with values"),
         ],
     );

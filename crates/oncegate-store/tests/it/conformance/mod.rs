@@ -210,6 +210,7 @@ pub(crate) fn caller(text: &str) -> ClaimCall {
         run_url: None,
         payload: None,
         actor: "token:crm".into(),
+        again: false,
     }
 }
 

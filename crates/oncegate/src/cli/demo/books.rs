@@ -1,4 +1,5 @@
-//! Two books about one story: the receiver's own file, and the gate's audit. Where they disagree, one is wrong.
+//! Two books about one story: the receiver's own file, and the gate's audit (history and calls). Where they
+//! disagree, one is wrong.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -13,7 +14,7 @@ pub(super) struct Row {
     pub(super) scenario: &'static str,
     pub(super) sent: u64,
     pub(super) acknowledged: u64,
-    /// The gate's audit: its calls, or the runs it allowed a caller.
+    /// The gate's history: its calls, or the runs it allowed a caller.
     pub(super) attempts: u64,
     /// The receiver's file.
     pub(super) requests: u64,
@@ -86,10 +87,13 @@ impl Books {
             wrong(format!("the claim is {}, not done", row.state));
         }
         if row.requests > row.attempts {
-            wrong(format!("the receiver saw {} requests, the audit knows of {}", row.requests, row.attempts));
+            wrong(format!(
+                "the receiver saw {} requests, the history knows of {}",
+                row.requests, row.attempts
+            ));
         }
         if row.requests < surely {
-            wrong(format!("the audit has {surely} answered calls, the receiver saw {}", row.requests));
+            wrong(format!("the history has {surely} answered calls, the receiver saw {}", row.requests));
         }
         if (surely..row.attempts).contains(&row.requests) {
             self.notes.push(format!(

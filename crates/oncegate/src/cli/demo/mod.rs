@@ -1,5 +1,5 @@
 //! `oncegate demo`: the promise, shown. A form is delivered, repeated and raced while the gate is killed under it;
-//! then the receiver's own file is held against the gate's audit. If the two books disagree, it says so and fails.
+//! then the receiver's own file is held against the gate's history. If the two books disagree, it says so and fails.
 
 mod books;
 mod relay;
@@ -84,6 +84,7 @@ async fn play(args: &Args) -> Result<(), String> {
     let mut stage = Stage::open(sabotage == Some(Sabotage::NoDedupe)).await?;
     stage.start_gate().await?;
     tell.line("  A gate and a receiver that counts are running, each in a process of its own.");
+    tell.line("  In the end its file is compared with the gate's audit (history and calls).");
     let scenes = scenes::play(&mut stage, &tell).await?;
     if sabotage == Some(Sabotage::LoseLine) {
         stage.lose_a_line()?;

@@ -6,6 +6,7 @@ use tokio::net::TcpListener;
 use super::Narrator;
 use super::relay;
 use super::stage::{Stage, until};
+use crate::cli::lab::ledger::Delivery;
 
 /// One scene, as far as sender and gate told it while it was played.
 pub(super) struct Scene {
@@ -21,7 +22,7 @@ pub(super) struct Scene {
 
 /// Who does the work.
 pub(super) enum Worker {
-    /// The gate: each of its calls stands in its audit.
+    /// The gate: each of its calls stands in the claim's history.
     Gate,
     /// The caller, allowed to by the gate, under this key.
     Caller { key: String },
@@ -47,9 +48,9 @@ async fn killed_while_the_receiver_works(stage: &mut Stage, tell: &Narrator) -> 
     tell.tell("kill -9: the gate is gone, and with it the answer.");
     stage.start_gate().await?;
     stage.release()?;
-    tell.tell("It starts again, sees what it cannot know, and asks under the same key.");
+    tell.tell("It starts again, sees what it cannot know, and sends again under the same key.");
     let claim_id = done(stage, "welcome", &deliveries[0].event).await?;
-    tell.tell("Done.");
+    tell.tell(&format!("The receiver counted {}.", stage.newly_counted()?));
     Ok(Scene::of("five at once, gate killed", 5, &deliveries, claim_id))
 }
 
@@ -59,7 +60,8 @@ async fn the_receiver_fails_after_acting(stage: &mut Stage, tell: &Narrator) -> 
     let deliveries = sender.finish().await?;
     tell.tell("A 500 does not tell whether it happened: the outcome is unknown.");
     let claim_id = done(stage, "trial", &deliveries[0].event).await?;
-    tell.tell("A second later the gate asked again, under the same key. Done.");
+    tell.tell("The gate waited until its retry was due, and sent again under the same key.");
+    tell.tell(&format!("The receiver counted {}.", stage.newly_counted()?));
     Ok(Scene::of("receiver says 500", 1, &deliveries, claim_id))
 }
 
@@ -81,7 +83,8 @@ async fn two_callers(stage: &mut Stage, tell: &Narrator) -> Result<Scene, String
     let work = format!("http://{}/invoices", stage.receiver_at);
     stage.post(&work, &json!({ "order": 1001 }), &[("idempotency-key", key)]).await?;
     stage.post(winner["done_url"].as_str().unwrap_or_default(), &json!({}), &[]).await?;
-    tell.tell("The first does its work and says so. Done.");
+    tell.tell("The first does its work and says so.");
+    tell.tell(&format!("The receiver counted {}.", stage.newly_counted()?));
     Ok(Scene {
         title: "two callers, one key",
         sent: 2,
@@ -106,17 +109,12 @@ async fn killed_before_the_answer(stage: &mut Stage, tell: &Narrator) -> Result<
     let deliveries = sender.finish().await?;
     tell.tell("The gate starts again, and tells the sender that it has it already.");
     let claim_id = done(stage, "welcome", &deliveries[0].event).await?;
-    tell.tell("Done.");
+    tell.tell(&format!("The receiver counted {}.", stage.newly_counted()?));
     Ok(Scene::of("killed before its answer", 1, &deliveries, claim_id))
 }
 
 impl Scene {
-    fn of(
-        title: &'static str,
-        to_acknowledge: u64,
-        deliveries: &[crate::cli::lab::ledger::Delivery],
-        claim_id: String,
-    ) -> Self {
+    fn of(title: &'static str, to_acknowledge: u64, deliveries: &[Delivery], claim_id: String) -> Self {
         Self {
             title,
             sent: deliveries.iter().map(|d| u64::from(d.sent)).sum(),

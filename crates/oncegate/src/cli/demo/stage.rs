@@ -15,7 +15,7 @@ use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 
-use crate::cli::lab::ledger::{self, Arrival, Delivery};
+use crate::cli::lab::ledger::{self, Arrival, Delivery, Did};
 use crate::cli::lab::wire;
 
 /// The sample of the provider, untouched; its secret and its people do not exist.
@@ -30,6 +30,8 @@ pub(super) struct Stage {
     pub(super) receiver_at: SocketAddr,
     token: String,
     secret: String,
+    /// Effects that were told already.
+    told: usize,
 }
 
 /// How long anything may take to happen.
@@ -76,6 +78,7 @@ impl Stage {
             receiver_at,
             token: format!("demo_{}", HEXLOWER.encode(&entropy::bytes::<16>())),
             secret: sample["secret"].as_str().unwrap_or_default().to_owned(),
+            told: 0,
             dir,
         };
         stage.write("sample.json", SAMPLE)?;
@@ -130,6 +133,12 @@ impl Stage {
 
     pub(super) fn arrivals(&self) -> Result<Vec<Arrival>, String> {
         ledger::read(&self.dir.path().join("receiver.jsonl"))
+    }
+
+    /// The effects in the receiver's file since this was last asked.
+    pub(super) fn newly_counted(&mut self) -> Result<usize, String> {
+        let effects = self.arrivals()?.iter().filter(|arrival| arrival.did == Did::Effect).count();
+        Ok(effects.saturating_sub(std::mem::replace(&mut self.told, effects)))
     }
 
     /// Sabotage: the receiver forgets what reached it last.
