@@ -18,18 +18,44 @@ pub const NOTE_BYTES_MAX: usize = 2_000;
 pub const RESULT_BYTES_MAX: usize = 64 * 1024;
 /// Largest body of a gate API call, in bytes. A payload is a form's answers, not a file.
 pub const API_BODY_BYTES_MAX: usize = 1024 * 1024;
-/// Largest webhook body taken from any provider, in bytes. GitHub sends up to 25 MB (webhooks/README.md).
-pub const INTAKE_BODY_BYTES_MAX: usize = 25 * 1024 * 1024;
+/// Largest webhook body taken from GitHub, in bytes: what it sends at most (webhooks/README.md).
+pub const INTAKE_GITHUB_BODY_BYTES_MAX: usize = 25 * 1024 * 1024;
+/// Largest webhook body taken from any other provider, in bytes: forms and orders, with links to files. Anybody can
+/// begin to send one, so it is no larger than it must be.
+pub const INTAKE_BODY_BYTES_MAX: usize = 5 * 1024 * 1024;
+/// What is read, in bytes, of a body whose headers alone show that its signature cannot be right: enough to keep what
+/// a provider sends while its secret is not set up.
+pub const UNSIGNED_BODY_BYTES_MAX: usize = 64 * 1024;
+/// Bytes of all bodies in memory at a time: ten of the largest, a hundred of the usual limit.
+pub const BODY_BYTES_IN_FLIGHT_MAX: usize = 256 * 1024 * 1024;
+/// The first bytes of each body, which do not count: large bodies must not keep out the small ones.
+pub const BODY_BYTES_FREE: usize = 64 * 1024;
+/// Bodies above [`BODY_BYTES_FREE`] that are verified and parsed at a time; each takes a core, and a multiple of its
+/// size in memory.
+pub const LARGE_BODIES_AT_WORK_MAX: usize = 2;
 /// Time a sender has to finish sending its body; slower ones hold a connection for nothing.
 pub const BODY_READ_TIME_MAX: Duration = Duration::from_secs(30);
+/// Time a caller has to send the head of a request, from its first byte.
+pub const HEAD_READ_TIME_MAX: Duration = Duration::from_secs(10);
+/// Longest time between two requests on one connection: above the 60 s for which nginx keeps one, so that it is not
+/// we who close a connection that a proxy is about to use.
+pub const KEEP_ALIVE_MAX: Duration = Duration::from_secs(75);
+/// Time for which a caller may take nothing of its answer.
+pub const WRITE_STALL_MAX: Duration = Duration::from_secs(30);
+/// Connections at a time, if the limit on open files allows them.
+pub const CONNECTIONS_MAX: usize = 10_000;
+/// Open files that are not given to connections: the store, the steps' calls, the log.
+pub const FILES_KEPT: usize = 256;
 /// Longest `wait` of a claim: below the 30 s after which Zapier and Make give up on a call.
 pub const WAIT_MAX: Duration = Duration::from_secs(25);
 /// Rows in one page of a list.
 pub const PAGE_ROWS_MAX: u32 = 500;
 /// Stops of one claim, and late calls, that get a history row of their own; later ones are only counted.
 pub const STOP_HISTORY_ROWS_MAX: u32 = 50;
-/// Bodies with a bad signature that are kept apart (DESIGN §5).
+/// Bodies with a bad signature that are kept apart for each source (DESIGN §5).
 pub const UNVERIFIED_KEPT_MAX: u32 = 1_000;
+/// Their bodies and headers, in bytes; like their number per source, so that a flood of one hides no other's.
+pub const UNVERIFIED_KEPT_BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// How long bodies with a bad signature are kept.
 pub const UNVERIFIED_KEPT_FOR: Duration = Duration::from_secs(7 * 24 * 3600);
 /// How long the hash of a pruned key is remembered (DESIGN §2, retention).

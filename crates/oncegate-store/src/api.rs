@@ -210,7 +210,8 @@ pub enum Admitted {
     },
 }
 
-/// A body whose signature did not verify; kept apart, a bounded number of them.
+/// A body whose signature did not verify; kept apart, a bounded number and size of them per source. The same body
+/// again is only counted.
 #[derive(Clone, Debug)]
 pub struct UnverifiedCall {
     /// Whose.
@@ -219,7 +220,8 @@ pub struct UnverifiedCall {
     pub source: String,
     /// Which automation it would have run.
     pub automation: AutomationName,
-    /// Header names and values as JSON, with the signatures: they are needed to verify again.
+    /// Header names and values as JSON, with the signatures: they are needed to verify again. Those that do not fit
+    /// into 32 KiB are left out, which the stored reason then says.
     pub headers: String,
     /// The body, byte for byte.
     pub body: Vec<u8>,
@@ -384,7 +386,7 @@ pub struct AuditRow {
     pub detail: Option<String>,
 }
 
-/// One arrival of an event.
+/// One arrival of an event, and how often the same request came again.
 #[derive(Clone, Debug)]
 pub struct DeliveryRow {
     /// Rises with time.
@@ -393,15 +395,19 @@ pub struct DeliveryRow {
     pub source: String,
     /// Which automation.
     pub automation: AutomationName,
-    /// When it came; signatures are judged as of then.
+    /// When it came first; signatures are judged as of then.
     pub received_at: Timestamp,
+    /// How often the same came again; it is stored once.
+    pub repeats: u64,
+    /// When it came last.
+    pub last_at: Timestamp,
     /// `accepted`, `duplicate`, `mismatch`, `rejected`, `unverified`, `released`.
     pub verdict: String,
     /// Why.
     pub reason: Option<String>,
-    /// Header names and values as JSON.
+    /// Header names and values as JSON; dropped some time after the release.
     pub headers: Option<String>,
-    /// The body.
+    /// The body; dropped with them.
     pub body: Option<Vec<u8>>,
     /// When it was released.
     pub settled_at: Option<Timestamp>,
@@ -520,7 +526,8 @@ pub trait Store: Send + Sync {
     async fn next_due(&self) -> Result<Option<Timestamp>, StoreError>;
     /// Carries the lease clock on; to be called every [`oncegate_core::time::Tick::INTERVAL`].
     async fn tick(&self) -> Result<(), StoreError>;
-    /// Forgets what retention has ended for, a bounded number at a time; returns how many.
+    /// Forgets what retention has ended for, a bounded number of each kind; returns the number of the kind of which
+    /// most went: `limit` means that there may be more.
     async fn reap(&self, limit: u32) -> Result<u64, StoreError>;
 
     /// Whether a token with this SHA-256 hash is known, and its name.

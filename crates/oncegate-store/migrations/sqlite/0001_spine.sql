@@ -160,7 +160,7 @@ CREATE TABLE step_calls (
 ) STRICT;
 CREATE INDEX step_calls_by_claim ON step_calls (claim_row, id);
 
--- One row per arrival of an event.
+-- One row per arrival of an event; what came before, byte for byte, is counted on its first row instead.
 CREATE TABLE deliveries (
     -- People release deliveries by number: a number is never used twice.
     id           INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -168,17 +168,35 @@ CREATE TABLE deliveries (
     source       TEXT NOT NULL,
     automation   TEXT NOT NULL,
     received_at  INTEGER NOT NULL,
+    -- How often the same came again, and when last.
+    repeats      INTEGER NOT NULL DEFAULT 0 CHECK (repeats >= 0),
+    last_at      INTEGER,
     claim_id     BLOB,
     verdict      TEXT NOT NULL CHECK (verdict IN ('accepted', 'duplicate', 'mismatch', 'rejected', 'unverified', 'released')),
     reason       TEXT,
+    -- SHA-256; only beside a body.
+    body_hash    BLOB CHECK (body_hash IS NULL OR length(body_hash) = 32),
+    -- Of body and headers together; only counted where there is a quota.
+    bytes        INTEGER NOT NULL DEFAULT 0 CHECK (bytes >= 0),
     headers      TEXT,
     body         BLOB,
     settled_at   INTEGER,
-    CHECK (verdict NOT IN ('rejected', 'unverified') OR (body IS NOT NULL AND headers IS NOT NULL))
+    CHECK (verdict NOT IN ('rejected', 'unverified') OR (body IS NOT NULL AND headers IS NOT NULL)),
+    CHECK ((body IS NULL) = (body_hash IS NULL))
 ) STRICT;
 CREATE INDEX deliveries_open ON deliveries (workspace_id, id) WHERE verdict IN ('rejected', 'unverified');
--- A condition on one verdict does not qualify for the index above.
-CREATE INDEX deliveries_unverified ON deliveries (id) WHERE verdict = 'unverified';
+-- One captured request is one row, however often it is sent.
+CREATE UNIQUE INDEX deliveries_rejected_once ON deliveries (workspace_id, source, body_hash, reason)
+    WHERE verdict = 'rejected';
+CREATE UNIQUE INDEX deliveries_mismatch_once ON deliveries (claim_id, source, body_hash, reason)
+    WHERE verdict = 'mismatch';
+CREATE UNIQUE INDEX deliveries_unverified_once ON deliveries (workspace_id, source, body_hash)
+    WHERE verdict = 'unverified';
+-- The quota of a source is added up in the index, without touching the rows.
+CREATE INDEX deliveries_unverified_newest ON deliveries (workspace_id, source, id, bytes) WHERE verdict = 'unverified';
+CREATE INDEX deliveries_unverified_by_date ON deliveries (received_at) WHERE verdict = 'unverified';
+CREATE INDEX deliveries_released ON deliveries (settled_at) WHERE verdict = 'released' AND body IS NOT NULL;
+CREATE INDEX deliveries_duplicate ON deliveries (claim_id) WHERE verdict = 'duplicate';
 CREATE INDEX deliveries_by_claim ON deliveries (claim_id, id) WHERE claim_id IS NOT NULL;
 
 -- What people and their tokens did. Append-only.

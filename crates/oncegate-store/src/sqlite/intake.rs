@@ -1,9 +1,13 @@
 //! Deliveries: verified requests with their events, and those that are kept apart.
 
+use std::cell::OnceCell;
+
 use oncegate_core::decide::{Decision, Request, Start, StopReason};
-use oncegate_core::key::{AutomationName, ClaimId};
+use oncegate_core::finish;
+use oncegate_core::key::{self, AutomationName, ClaimId};
 use oncegate_core::limits;
 use rusqlite::{Connection, OptionalExtension, Row, params};
+use serde_json::Value;
 
 use super::row::ts;
 use super::transition::Context;
@@ -12,11 +16,21 @@ use crate::api::{
     AdmitCall, AdmitEvent, Admitted, ClaimCall, DeliveryRow, Page, Payload, Target, UnverifiedCall, Workspace,
 };
 
-struct Delivered<'a> {
-    verdict: &'a str,
-    reason: Option<&'a str>,
-    claim: Option<ClaimId>,
-    with_body: bool,
+/// Most headers kept of a request that did not verify, in bytes of JSON: they may come from anybody, and no signature
+/// needs a tenth of it.
+const UNVERIFIED_HEADERS_BYTES_MAX: usize = 32 * 1024;
+
+/// A request on its way in.
+struct Arrival<'a> {
+    call: &'a AdmitCall,
+    /// Only asked for if the body is kept, and then once: a body may have 25 MiB.
+    hash: OnceCell<[u8; 32]>,
+}
+
+impl Arrival<'_> {
+    fn hash(&self) -> &[u8] {
+        self.hash.get_or_init(|| key::sha256(&self.call.body))
+    }
 }
 
 impl Context<'_> {
@@ -41,15 +55,16 @@ impl Context<'_> {
                 None,
             )?;
         }
-        call.events.iter().map(|event| self.admit_event(call, event)).collect()
+        let arrival = Arrival { call, hash: OnceCell::new() };
+        call.events.iter().map(|event| self.admit_event(&arrival, event)).collect()
     }
 
-    fn admit_event(&self, call: &AdmitCall, event: &AdmitEvent) -> Result<Admitted, StoreError> {
+    fn admit_event(&self, arrival: &Arrival<'_>, event: &AdmitEvent) -> Result<Admitted, StoreError> {
+        let call = arrival.call;
         let key = match &event.identity {
             Ok(key) => key.clone(),
             Err(why) => {
-                let row = Delivered { verdict: "rejected", reason: Some(why), claim: None, with_body: true };
-                return Ok(Admitted::Rejected { delivery: self.deliver(call, &row)? });
+                return Ok(Admitted::Rejected { delivery: self.keep_rejected(arrival, &finish::cut(why))? });
             }
         };
         let claimed = self.claim(&ClaimCall {
@@ -73,75 +88,250 @@ impl Context<'_> {
         match claimed.decision {
             Decision::Run(_) | Decision::Queued(_) => {
                 // What waits already is not made to wait twice.
-                let verdict = if claimed.changed { "accepted" } else { "duplicate" };
-                self.deliver(call, &Delivered { verdict, reason: None, claim: Some(id), with_body: false })?;
                 match claimed.changed {
-                    true => Ok(Admitted::Accepted { id }),
-                    false => Ok(Admitted::Stopped { id, reason: StopReason::InProgress }),
+                    true => {
+                        self.note_arrival(call, "accepted", None, id)?;
+                        Ok(Admitted::Accepted { id })
+                    }
+                    false => {
+                        self.note_duplicate(call, None, id)?;
+                        Ok(Admitted::Stopped { id, reason: StopReason::InProgress })
+                    }
                 }
             }
             Decision::Stop { reason, .. } => {
-                let mismatch = reason == StopReason::PayloadMismatch;
-                let verdict = if mismatch { "mismatch" } else { "duplicate" };
-                let reason_word = Some(reason.as_str());
-                self.deliver(
-                    call,
-                    &Delivered { verdict, reason: reason_word, claim: Some(id), with_body: mismatch },
-                )?;
+                match reason {
+                    StopReason::PayloadMismatch => self.keep_mismatch(arrival, reason.as_str(), id)?,
+                    _ => self.note_duplicate(call, Some(reason.as_str()), id)?,
+                }
                 Ok(Admitted::Stopped { id, reason })
             }
         }
     }
 
-    fn deliver(&self, call: &AdmitCall, row: &Delivered<'_>) -> Result<i64, StoreError> {
+    /// The claim counts every one of them as a stop; so that a replayed request cannot fill the disk, only the first
+    /// have a row.
+    fn note_duplicate(
+        &self,
+        call: &AdmitCall,
+        reason: Option<&str>,
+        claim: ClaimId,
+    ) -> Result<(), StoreError> {
+        let noted: u32 = self
+            .db
+            .prepare_cached("SELECT count(*) FROM deliveries WHERE claim_id = ?1 AND verdict = 'duplicate'")?
+            .query_row([&claim.0[..]], |r| r.get(0))?;
+        match noted < limits::STOP_HISTORY_ROWS_MAX {
+            true => self.note_arrival(call, "duplicate", reason, claim),
+            false => Ok(()),
+        }
+    }
+
+    /// A row without a body: the claim has the payload.
+    fn note_arrival(
+        &self,
+        call: &AdmitCall,
+        verdict: &str,
+        reason: Option<&str>,
+        claim: ClaimId,
+    ) -> Result<(), StoreError> {
         self.db
             .prepare_cached(
-                "INSERT INTO deliveries (workspace_id, source, automation, received_at, claim_id, verdict, reason, \
-                 headers, body) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+                "INSERT INTO deliveries (workspace_id, source, automation, received_at, last_at, claim_id, verdict, \
+                 reason) VALUES (?1, ?2, ?3, ?4, ?4, ?5, ?6, ?7)",
             )?
             .execute(params![
                 call.workspace.0,
                 call.source,
                 call.automation.as_str(),
                 self.now.wall.as_millis(),
-                row.claim.as_ref().map(|id| &id.0[..]),
-                row.verdict,
-                row.reason,
-                row.with_body.then_some(&call.headers),
-                row.with_body.then_some(&call.body),
+                &claim.0[..],
+                verdict,
+                reason,
+            ])?;
+        Ok(())
+    }
+
+    /// Waits for a person, for ever. One request is one row while it waits, however often it comes.
+    fn keep_rejected(&self, arrival: &Arrival<'_>, reason: &str) -> Result<i64, StoreError> {
+        let call = arrival.call;
+        let known = self
+            .db
+            .prepare_cached(
+                "UPDATE deliveries SET repeats = repeats + 1, last_at = ?5 WHERE workspace_id = ?1 AND source = ?2 \
+                 AND body_hash = ?3 AND reason = ?4 AND verdict = 'rejected' RETURNING id",
+            )?
+            .query_row(
+                params![call.workspace.0, call.source, arrival.hash(), reason, self.now.wall.as_millis()],
+                |r| r.get(0),
+            )
+            .optional()?;
+        match known {
+            Some(id) => Ok(id),
+            None => self.keep_body(arrival, "rejected", reason, None),
+        }
+    }
+
+    /// Each body that the claim was stopped for is kept once.
+    fn keep_mismatch(&self, arrival: &Arrival<'_>, reason: &str, claim: ClaimId) -> Result<(), StoreError> {
+        let known = self
+            .db
+            .prepare_cached(
+                "UPDATE deliveries SET repeats = repeats + 1, last_at = ?5 WHERE claim_id = ?1 AND source = ?2 \
+                 AND body_hash = ?3 AND reason = ?4 AND verdict = 'mismatch'",
+            )?
+            .execute(params![
+                &claim.0[..],
+                arrival.call.source,
+                arrival.hash(),
+                reason,
+                self.now.wall.as_millis()
+            ])?;
+        if known == 0 {
+            self.keep_body(arrival, "mismatch", reason, Some(claim))?;
+        }
+        Ok(())
+    }
+
+    fn keep_body(
+        &self,
+        arrival: &Arrival<'_>,
+        verdict: &str,
+        reason: &str,
+        claim: Option<ClaimId>,
+    ) -> Result<i64, StoreError> {
+        let call = arrival.call;
+        self.db
+            .prepare_cached(
+                "INSERT INTO deliveries (workspace_id, source, automation, received_at, last_at, claim_id, verdict, \
+                 reason, body_hash, headers, body) VALUES (?1, ?2, ?3, ?4, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+            )?
+            .execute(params![
+                call.workspace.0,
+                call.source,
+                call.automation.as_str(),
+                self.now.wall.as_millis(),
+                claim.as_ref().map(|id| &id.0[..]),
+                verdict,
+                reason,
+                arrival.hash(),
+                call.headers,
+                call.body,
             ])?;
         Ok(self.db.last_insert_rowid())
     }
 
-    /// Keeps the newest; a flood of forged requests pushes out only its own kind.
+    /// Keeps the newest of each source; a flood of forged requests pushes out only what else came to its source. The
+    /// first of equal bodies stays as it came: its signature is judged as of its arrival.
     pub(super) fn keep_unverified(&self, call: &UnverifiedCall) -> Result<i64, StoreError> {
+        let hash = key::sha256(&call.body);
+        let known = self
+            .db
+            .prepare_cached(
+                "UPDATE deliveries SET repeats = repeats + 1, last_at = ?4 WHERE workspace_id = ?1 AND source = ?2 \
+                 AND body_hash = ?3 AND verdict = 'unverified' RETURNING id",
+            )?
+            .query_row(
+                params![call.workspace.0, call.source, &hash[..], self.now.wall.as_millis()],
+                |r| r.get(0),
+            )
+            .optional()?;
+        if let Some(id) = known {
+            return Ok(id);
+        }
+        let (mut headers, mut reason) = (call.headers.clone(), finish::cut(&call.reason));
+        if let Some((fitting, note)) = fitting(&headers) {
+            headers = fitting;
+            reason = format!("{reason} ({note})");
+        }
         self.db
             .prepare_cached(
-                "INSERT INTO deliveries (workspace_id, source, automation, received_at, verdict, reason, headers, body) \
-                 VALUES (?1, ?2, ?3, ?4, 'unverified', ?5, ?6, ?7)",
+                "INSERT INTO deliveries (workspace_id, source, automation, received_at, last_at, verdict, reason, \
+                 body_hash, bytes, headers, body) VALUES (?1, ?2, ?3, ?4, ?4, 'unverified', ?5, ?6, ?7, ?8, ?9)",
             )?
             .execute(params![
                 call.workspace.0,
                 call.source,
                 call.automation.as_str(),
                 self.now.wall.as_millis(),
-                call.reason,
-                call.headers,
+                reason,
+                &hash[..],
+                (headers.len() + call.body.len()) as i64,
+                headers,
                 call.body,
             ])?;
         let id = self.db.last_insert_rowid();
-        self.db
-            .prepare_cached(
-                "DELETE FROM deliveries WHERE verdict = 'unverified' AND id <= (SELECT id FROM deliveries \
-                 WHERE verdict = 'unverified' ORDER BY id DESC LIMIT 1 OFFSET ?1)",
-            )?
-            .execute([limits::UNVERIFIED_KEPT_MAX])?;
+        self.push_out(call)?;
         Ok(id)
+    }
+
+    /// The newest always stays; no body that is taken in is as large as the quota.
+    fn push_out(&self, call: &UnverifiedCall) -> Result<(), StoreError> {
+        let mut newest_first = self.db.prepare_cached(
+            "SELECT id, bytes FROM deliveries WHERE verdict = 'unverified' AND workspace_id = ?1 AND source = ?2 \
+             ORDER BY id DESC",
+        )?;
+        let mut rows = newest_first.query(params![call.workspace.0, call.source])?;
+        let (mut number, mut bytes, mut first_out) = (0, 0, None);
+        while let Some(r) = rows.next()? {
+            number += 1;
+            bytes += r.get::<_, i64>("bytes")?.unsigned_abs();
+            let fits = number <= limits::UNVERIFIED_KEPT_MAX && bytes <= limits::UNVERIFIED_KEPT_BYTES_MAX;
+            if number > 1 && !fits {
+                first_out = Some(r.get::<_, i64>("id")?);
+                break;
+            }
+        }
+        drop(rows);
+        if let Some(id) = first_out {
+            self.db
+                .prepare_cached(
+                    "DELETE FROM deliveries WHERE verdict = 'unverified' AND workspace_id = ?1 AND source = ?2 \
+                     AND id <= ?3",
+                )?
+                .execute(params![call.workspace.0, call.source, id])?;
+        }
+        Ok(())
     }
 }
 
-const SELECT: &str =
-    "SELECT id, source, automation, received_at, verdict, reason, headers, body, settled_at FROM deliveries";
+/// Headers as JSON, the whole ones in their order that fit, and in words what did not; `None` if all fit.
+fn fitting(headers: &str) -> Option<(String, String)> {
+    let max = UNVERIFIED_HEADERS_BYTES_MAX;
+    if headers.len() <= max {
+        return None;
+    }
+    let mut room = max - "[]".len();
+    // What is too large makes room for what comes after it: often the signature.
+    let mut fits = |bytes: usize| match room.checked_sub(bytes + ",".len()) {
+        Some(left) => {
+            room = left;
+            true
+        }
+        None => false,
+    };
+    let (kept, left_out) = match serde_json::from_str(headers) {
+        Ok(Value::Array(mut pairs)) => {
+            let all = pairs.len();
+            pairs.retain(|pair| fits(pair.to_string().len()));
+            let left_out = all - pairs.len();
+            (Value::from(pairs), left_out.to_string())
+        }
+        Ok(Value::Object(mut by_name)) => {
+            let all = by_name.len();
+            by_name.retain(|name, value| {
+                fits(Value::from(name.as_str()).to_string().len() + ":".len() + value.to_string().len())
+            });
+            let left_out = all - by_name.len();
+            (Value::from(by_name), left_out.to_string())
+        }
+        _ => (Value::Array(vec![]), "all".to_owned()),
+    };
+    Some((kept.to_string(), format!("headers beyond {} KiB were not kept: {left_out}", max / 1024)))
+}
+
+const SELECT: &str = "SELECT id, source, automation, received_at, repeats, coalesce(last_at, received_at) AS last_at, \
+    verdict, reason, headers, body, settled_at FROM deliveries";
 
 fn read(r: &Row<'_>) -> Result<DeliveryRow, StoreError> {
     let automation: String = r.get("automation")?;
@@ -151,6 +341,8 @@ fn read(r: &Row<'_>) -> Result<DeliveryRow, StoreError> {
         automation: AutomationName::try_from(automation.as_str())
             .map_err(|e| StoreError::Inconsistent(e.to_string()))?,
         received_at: ts(r.get("received_at")?),
+        repeats: r.get::<_, i64>("repeats")?.unsigned_abs(),
+        last_at: ts(r.get("last_at")?),
         verdict: r.get("verdict")?,
         reason: r.get("reason")?,
         headers: r.get("headers")?,

@@ -9,6 +9,9 @@ use rusqlite::{Connection, params};
 use super::row;
 use crate::StoreError;
 
+/// How long body and headers of a released delivery are kept: its claim has the payload; this is for asking what came.
+const RELEASED_BODY_KEPT_FOR: Duration = Duration::from_secs(30 * 24 * 3600);
+
 /// Leaves the hash of a key and when it was done.
 pub(super) fn remember_pruned(db: &Connection, id: &[u8], done_at_ms: i64) -> Result<(), StoreError> {
     db.prepare_cached(
@@ -29,28 +32,65 @@ pub(super) fn shift_due(db: &Connection, back: Duration, now: Timestamp) -> Resu
 }
 
 /// Forgets what retention has ended for.
+///
+/// Of each kind at most `limit` rows go; the answer is the number of the kind of which most went, so that `limit`
+/// means that there may be more.
 pub(super) fn reap(db: &Connection, now: Now, limit: u32) -> Result<u64, StoreError> {
-    let cut = now.wall.as_millis();
+    let mut most = reap_claims(db, now, limit)?;
+    for (sql, kept_for) in REAPED {
+        let cut = now.wall.before(kept_for).as_millis();
+        let rows = db.prepare_cached(sql)?.execute(params![cut, limit])?;
+        most = most.max(rows as u64);
+    }
+    Ok(most)
+}
+
+/// What goes by its date alone; `?1` is the date before which it goes, `?2` how many rows may.
+const REAPED: [(&str, Duration); 4] = [
+    (
+        "DELETE FROM pruned WHERE claim_id IN (SELECT claim_id FROM pruned WHERE done_at < ?1 LIMIT ?2)",
+        limits::PRUNED_KEPT_FOR,
+    ),
+    (
+        "DELETE FROM record_runs WHERE (record_hash, automation_id, at, claim_id, attempt) IN \
+         (SELECT record_hash, automation_id, at, claim_id, attempt FROM record_runs WHERE at < ?1 LIMIT ?2)",
+        Duration::from_secs(86_400),
+    ),
+    (
+        "DELETE FROM deliveries WHERE id IN \
+         (SELECT id FROM deliveries WHERE verdict = 'unverified' AND received_at < ?1 LIMIT ?2)",
+        limits::UNVERIFIED_KEPT_FOR,
+    ),
+    (
+        "UPDATE deliveries SET headers = NULL, body = NULL, body_hash = NULL WHERE id IN \
+         (SELECT id FROM deliveries WHERE verdict = 'released' AND body IS NOT NULL AND settled_at < ?1 LIMIT ?2)",
+        RELEASED_BODY_KEPT_FOR,
+    ),
+];
+
+fn reap_claims(db: &Connection, now: Now, limit: u32) -> Result<u64, StoreError> {
     let mut due = db.prepare_cached(
         "SELECT id, claim_id, done_at FROM claims WHERE retain_until <= ?1 ORDER BY retain_until LIMIT ?2",
     )?;
     let rows: Vec<(i64, Vec<u8>, i64)> = due
-        .query_map(params![cut, limit], |r| Ok((r.get(0)?, r.get(1)?, r.get(2)?)))?
+        .query_map(params![now.wall.as_millis(), limit], |r| Ok((r.get(0)?, r.get(1)?, r.get(2)?)))?
         .collect::<Result<_, _>>()?;
+    let mut room = limit as usize;
     for (row, id, done_at) in &rows {
-        remember_pruned(db, id, *done_at)?;
         // Bodies of mismatches stand there: nothing but the hash and the date outlives retention.
-        db.prepare_cached("DELETE FROM deliveries WHERE claim_id = ?1")?.execute([id])?;
+        room -= db
+            .prepare_cached(
+                "DELETE FROM deliveries WHERE id IN (SELECT id FROM deliveries WHERE claim_id = ?1 LIMIT ?2)",
+            )?
+            .execute(params![id, room as i64])?;
+        // There may be more of this claim's: it goes when they are gone.
+        if room == 0 {
+            return Ok(u64::from(limit));
+        }
+        remember_pruned(db, id, *done_at)?;
         db.prepare_cached("DELETE FROM claims WHERE id = ?1")?.execute([row])?;
     }
-    let forgotten = |d: Duration| now.wall.before(d).as_millis();
-    db.prepare_cached("DELETE FROM pruned WHERE done_at < ?1")?
-        .execute([forgotten(limits::PRUNED_KEPT_FOR)])?;
-    db.prepare_cached("DELETE FROM record_runs WHERE at < ?1")?
-        .execute([forgotten(Duration::from_secs(86_400))])?;
-    db.prepare_cached("DELETE FROM deliveries WHERE verdict = 'unverified' AND received_at < ?1")?
-        .execute([forgotten(limits::UNVERIFIED_KEPT_FOR)])?;
-    Ok(rows.len() as u64)
+    Ok((limit as usize - room).max(rows.len()) as u64)
 }
 
 /// When the next work of the runner comes due.

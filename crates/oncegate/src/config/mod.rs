@@ -121,10 +121,10 @@ pub fn parse(text: &str, path: &Path, environment: &dyn Environment) -> Result<C
     let secrets = secrets::Secrets { environment, base };
     let automations = automations(&file, &secrets, &at)?;
     let sources = sources(&file, &secrets, &automations, &at)?;
-    if let Some(url) = &file.public_url {
-        if let Some(why) = steps::wrong_url(&url.value) {
-            return Err(at(url.referenced, format!("`{}` {why}", url.value)));
-        }
+    if let Some(url) = &file.public_url
+        && let Some(why) = steps::wrong_url(&url.value)
+    {
+        return Err(at(url.referenced, format!("`{}` {why}", url.value)));
     }
     if let Some(concurrency) = &file.runner.concurrency
         && concurrency.value == 0
@@ -202,8 +202,12 @@ fn sources(
                 }
                 _ => None,
             };
-            let meant = meant.map(|name| format!("did you mean `{name}`? ")).unwrap_or_default();
-            at(declared.provider.referenced, format!("{meant}{e}"))
+            let told = e.to_string();
+            let told = match meant {
+                Some(name) => told.replacen("; known", &format!("; did you mean `{name}`? Known"), 1),
+                None => told,
+            };
+            at(declared.provider.referenced, told)
         })?;
         let automation = AutomationName::try_from(declared.automation.value.as_str())
             .map_err(|e| at(declared.automation.referenced, e.to_string()))?;

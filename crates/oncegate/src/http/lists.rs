@@ -159,6 +159,8 @@ fn delivery(row: &DeliveryRow) -> Value {
         "source": row.source,
         "automation": row.automation,
         "received_at": row.received_at,
+        "repeats": row.repeats,
+        "last_at": row.last_at,
         "verdict": row.verdict,
         "reason": row.reason,
         "settled_at": row.settled_at,

@@ -48,7 +48,7 @@ async fn killed_while_the_receiver_works(stage: &mut Stage, tell: &Narrator) -> 
     tell.tell("kill -9: the gate is gone, and with it the answer.");
     stage.start_gate().await?;
     stage.release()?;
-    tell.tell("It starts again, sees what it cannot know, and sends again under the same key.");
+    tell.tell("It starts, sees what it cannot know, and sends again under the same key.");
     let claim_id = done(stage, "welcome", &deliveries[0].event).await?;
     tell.tell(&format!("The receiver counted {}.", stage.newly_counted()?));
     Ok(Scene::of("five at once, gate killed", 5, &deliveries, claim_id))
