@@ -225,6 +225,10 @@ fn status_note(url: &Url, status: u16, headers: &HeaderMap, verdict: Verdict) ->
     let said = format!("{} answered {status} {reason}", origin(url));
     let said = said.trim_end();
     match (verdict, status) {
+        (Verdict::Unknown, 302 | 303) => format!(
+            "{said}: a page was named instead of an answer, which many send after they have acted; whether the \
+             request was carried out cannot be told"
+        ),
         (_, 300..=399) => {
             let location = headers.get(header::LOCATION).and_then(|v| v.to_str().ok());
             let target = location.and_then(|l| url.join(l).ok());

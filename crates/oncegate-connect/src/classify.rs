@@ -51,6 +51,8 @@ pub fn by_no_answer(ended: NoAnswer) -> Verdict {
 pub fn by_status(status: u16, retry_after: Option<Duration>) -> Verdict {
     match status {
         200..=299 => Verdict::Succeeded,
+        // What a form handler answers after it has acted, pointing to a page about it (RFC 9110 §15.4.4).
+        302 | 303 => Verdict::Unknown,
         // Not followed: a redirected request is a second request.
         300..=399 => Verdict::Failed(Failure::Permanent),
         // Meant for requests that did not arrive whole; gateways also send it while the receiver works on.
@@ -114,7 +116,7 @@ mod tests {
                 429 => (throttled(RETRY_AFTER_DEFAULT), throttled(WAIT)),
                 503 => (Failed(Failure::Transient), throttled(WAIT)),
                 425 => (Failed(Failure::Transient), Failed(Failure::Transient)),
-                408 => (Unknown, Unknown),
+                302 | 303 | 408 => (Unknown, Unknown),
                 300..=499 => (Failed(Failure::Permanent), Failed(Failure::Permanent)),
                 _ => (Unknown, Unknown),
             };

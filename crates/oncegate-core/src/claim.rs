@@ -92,11 +92,13 @@ impl Lease {
 
     /// How the lease stands at `now`, seen from a process started as `boot`.
     pub fn liveness(&self, now: Now, boot: Boot) -> Liveness {
+        // A deferred attempt holds nothing in memory: nobody is at work who could go silent, whatever restarts or
+        // pauses come between. It waits until it is due, and then for the runner.
+        if self.deferred_until.is_some() {
+            return Liveness::Fresh { left: self.expires().since(now.lease) };
+        }
         match &self.holder {
-            // A deferred attempt holds nothing in memory; a restart changes nothing about it.
-            Holder::Runner { boot: started } if *started < boot && self.deferred_until.is_none() => {
-                Liveness::Orphaned
-            }
+            Holder::Runner { boot: started } if *started < boot => Liveness::Orphaned,
             Holder::Runner { .. } | Holder::Caller { .. } => match now.lease < self.expires() {
                 true => Liveness::Fresh { left: self.expires().since(now.lease) },
                 false => Liveness::Stale,
@@ -201,6 +203,8 @@ pub enum Parked {
     LoopSuspected,
     /// Its record is part of an open incident.
     Incident,
+    /// A person reset work of our own without starting it: it waits for "run now" or for its next event.
+    Reset,
 }
 
 impl Parked {
@@ -210,6 +214,7 @@ impl Parked {
             Self::NeedsReplay => "needs_replay",
             Self::LoopSuspected => "loop_suspected",
             Self::Incident => "incident",
+            Self::Reset => "reset",
         }
     }
 }
@@ -268,7 +273,7 @@ pub struct Claim {
     pub mismatch_at: Option<Timestamp>,
     /// When somebody called with a token that no longer held.
     pub late_at: Option<Timestamp>,
-    /// A person decided that the effect shall not happen.
+    /// A person decided that the effect shall not happen; or, marked after done, that the mark was looked at.
     pub dismissed: bool,
 }
 

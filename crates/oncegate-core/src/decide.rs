@@ -33,6 +33,9 @@ pub struct Facts {
     pub stale_streak: u32,
     /// Whether the request's `run_id` was seen on a claim that finished over an hour ago: it names no run.
     pub run_id_is_constant: bool,
+    /// The wall clock moved forward further than time did: until it has proved right, nothing that is done is
+    /// forgotten on its word.
+    pub clock_is_doubtful: bool,
     /// The present start of this gate.
     pub boot: Boot,
 }
@@ -214,8 +217,19 @@ struct Candidate {
 pub fn decide(facts: &Facts, request: &Request, policy: &Policy, now: Now) -> Verdict {
     match known(facts, request, policy, now) {
         Err(verdict) => *verdict,
+        // Only the runner knows which steps have happened; a caller would do them again.
+        Ok(candidate) if is_half_done_elsewhere(&candidate.claim, request) => {
+            *stop(StopReason::InProgress, Some(LOOK_AGAIN), Some(HALF_DONE.to_owned()), None)
+        }
         Ok(candidate) => start(facts, request, policy, now, candidate),
     }
+}
+
+const HALF_DONE: &str = "oncegate's own steps have begun this effect and go on with it";
+
+fn is_half_done_elsewhere(claim: &Claim, request: &Request) -> bool {
+    let by_caller = matches!(request.start, Start::Now(Holder::Caller { .. }));
+    by_caller && claim.flow && !claim.progress.is_clean()
 }
 
 fn stop(
@@ -235,15 +249,20 @@ fn known(facts: &Facts, request: &Request, policy: &Policy, now: Now) -> Result<
             Some(_) => RunReason::FirstAfterRetention,
             None => RunReason::First,
         };
-        let claim = Claim::new(facts.id, now);
+        let mut claim = Claim::new(facts.id, now);
+        if let Some(done_at) = facts.pruned_done_at {
+            // The tokens of the forgotten claim must not fit this one, which has its id and counts from 1 again.
+            claim.generation = u32::try_from(done_at.as_secs()).unwrap_or(u32::MAX / 2);
+        }
         return Ok(Candidate { claim, reason, corrected: false, caller_went_stale: false });
     };
     // A row whose retention has ended counts as pruned, whenever the reaper gets to it.
     if let State::Done { retain_until, .. } = &claim.state
         && *retain_until <= now.wall
+        && !facts.clock_is_doubtful
     {
         let mut claim = claim.clone().reopened(None, now);
-        (claim.fingerprint, claim.record, claim.late_at, claim.mismatch_at) = (None, None, None, None);
+        (claim.fingerprint, claim.record) = (None, None);
         let reason = RunReason::FirstAfterRetention;
         return Ok(Candidate { claim, reason, corrected: false, caller_went_stale: false });
     }

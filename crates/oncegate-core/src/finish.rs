@@ -117,7 +117,7 @@ fn next_state(claim: &Claim, lease: &Lease, call: &Call, policy: &Policy, now: N
     let error = |due, cause, note: &str| State::Error { at: now.wall, due, cause, note: cut(note) };
     match call {
         Call::Done => State::Done { at: now.wall, retain_until: now.wall.after(policy.retention()) },
-        Call::Error { failure: Failed::Final, note } => error(None, ErrorCause::Failed, note),
+        Call::Error { failure: Failed::Final, note } => error(None, cause(claim, None), note),
         Call::Error { failure: Failed::Unknown, note } => error(None, ErrorCause::OutcomeUnknown, note),
         Call::Error { failure: Failed::Retryable { retry_after }, note } => {
             if let Some(wait) = too_long(claim, retry_after.map(|d| now.wall.after(d)), policy, now) {
@@ -125,7 +125,7 @@ fn next_state(claim: &Claim, lease: &Lease, call: &Call, policy: &Policy, now: N
             }
             let due =
                 policy.retries.delay(claim.retries_used, *retry_after, jitter).map(|d| now.wall.after(d));
-            error(due, ErrorCause::Failed, note)
+            error(due, cause(claim, due), note)
         }
         Call::Heartbeat => {
             let renewed = now.lease.max(lease.renewed);
@@ -149,6 +149,14 @@ fn next_state(claim: &Claim, lease: &Lease, call: &Call, policy: &Policy, now: N
             ..lease.clone()
         }),
         Call::HandBack => error(Some(now.wall), ErrorCause::Shutdown, "shutdown: handed back, due at once"),
+    }
+}
+
+/// A last failure after a call that nobody can tell the outcome of is no failure: something may have happened.
+fn cause(claim: &Claim, due: Option<Timestamp>) -> ErrorCause {
+    match due.is_none() && claim.progress.unknown {
+        true => ErrorCause::OutcomeUnknown,
+        false => ErrorCause::Failed,
     }
 }
 

@@ -72,7 +72,7 @@ pub fn act(claim: &Claim, act: &Act, policy: &Policy, now: Now, boot: Boot) -> R
             }
             if let State::None { due } = claim.state
                 && !claim.dismissed
-                && claim.parked.is_none()
+                && matches!(claim.parked, None | Some(Parked::Reset))
                 && (due.is_some() || !run_now || !claim.flow)
             {
                 return Err(Refusal::Nothing(if due.is_some() { "waiting to run" } else { word }));
@@ -80,8 +80,13 @@ pub fn act(claim: &Claim, act: &Act, policy: &Policy, now: Now, boot: Boot) -> R
             confirmed(claim, confirm_holder.as_deref(), now, boot)?;
             let due = (*run_now && claim.flow).then_some(now.wall);
             let mut reset = claim.clone().reopened(due, now);
-            // Nobody calls a no-code tool back by itself: until its run is replayed there, the effect is missing.
-            reset.parked = (!claim.flow).then_some(Parked::NeedsReplay);
+            // Until somebody starts it, the effect is missing: nobody calls a no-code tool back by itself, and our own
+            // runner waits for the word.
+            reset.parked = match (claim.flow, run_now) {
+                (true, true) => None,
+                (true, false) => Some(Parked::Reset),
+                (false, _) => Some(Parked::NeedsReplay),
+            };
             Ok(reset)
         }
         Act::MarkError { note } => {
@@ -147,6 +152,10 @@ fn dismiss(claim: &Claim, now: Now, boot: Boot) -> Result<Claim, Refusal> {
         }
         State::None { .. } | State::Error { .. } if claim.dismissed => return Ok(looked_at),
         State::None { .. } | State::Error { .. } => {}
+    }
+    // It stays known that the effect happened: running it again needs the same care as before.
+    if has_happened(claim) {
+        return Ok(Claim { dismissed: true, ..looked_at });
     }
     let mut dismissed = looked_at.reopened(None, now);
     dismissed.dismissed = true;

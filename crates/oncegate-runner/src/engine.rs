@@ -98,7 +98,8 @@ async fn work(worker: Worker, concurrency: usize, mut stopped: watch::Receiver<b
                 Err(error) => tracing::error!(%error, "could not look for due work"),
             }
         }
-        let nap = match full {
+        // Work that cools is due and cannot start: looking for it every moment would not help.
+        let nap = match full || !cooling.is_empty() {
             true => LOOK,
             false => until_next(&gate).await,
         };

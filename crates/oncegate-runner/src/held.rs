@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use oncegate_core::claim::{Holder, Lease, State};
 use oncegate_core::finish::Call;
 use oncegate_core::key::ClaimId;
 use oncegate_core::token::Fence;
@@ -44,7 +45,15 @@ impl Drop for Held<'_> {
 }
 
 /// Hands an attempt back at shutdown: due at once, no retry spent.
+///
+/// Only what this process works on itself: a hook that has taken the work goes on with it, and a wait that the target
+/// asked for stays one. Both survive a restart as they are.
 pub(crate) async fn hand_back(store: &dyn Store, id: ClaimId, fence: Fence) -> Result<(), StoreError> {
+    let state = store.show(id).await?.map(|view| view.claim.state);
+    let Some(State::Processing(Lease { holder: Holder::Runner { .. }, deferred_until: None, .. })) = state
+    else {
+        return Ok(());
+    };
     let call = FinishCall {
         id,
         fence,

@@ -11,14 +11,16 @@ use oncegate_core::decide::{Decision, Request, Start};
 use oncegate_core::finish::{Answer, Call, Failed};
 use oncegate_core::key::ClaimId;
 use oncegate_core::token::{Fence, Token};
-use oncegate_store::api::{ClaimCall, FinishCall, StepBegin, StepCall, StepEnd, StepOutcome, Target, Work};
+use oncegate_store::api::{
+    ClaimCall, ClaimView, FinishCall, StepBegin, StepCall, StepEnd, StepOutcome, Target, Work,
+};
 use oncegate_store::{StoreError, failpoint};
 use serde_json::Value;
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
 use crate::entropy;
-use crate::flow::{Action, ForwardStep, Repeat, Step, Until};
+use crate::flow::{Action, Flow, ForwardStep, Repeat, Step, Until};
 use crate::gatekeeper::Gatekeeper;
 use crate::held::HeldAttempts;
 use crate::render::RenderError;
@@ -163,7 +165,28 @@ impl Worker {
             result,
             actor: ACTOR.into(),
         };
-        Ok(self.gate.finish(call).await?.map_or(Answer::LostClaim, |(answer, _)| answer))
+        if call.call == Call::Heartbeat {
+            return Ok(said(self.gate.finish(call).await?));
+        }
+        self.patiently(|| self.gate.finish(call.clone())).await.map(said)
+    }
+
+    /// What is known must be written down: a store that is full or busy for a moment is asked again while the lease
+    /// lives, or what happened would be taken for unknown.
+    async fn patiently<T, F>(&self, write: impl Fn() -> F) -> Result<T, StoreError>
+    where
+        F: Future<Output = Result<T, StoreError>>,
+    {
+        let mut tries = 0;
+        loop {
+            match write().await {
+                Err(StoreError::Full(_) | StoreError::Busy | StoreError::Database(_)) if tries < PATIENCE => {
+                    tries += 1;
+                    self.gate.clock().sleep(Duration::from_millis(200)).await;
+                }
+                answer => return answer,
+            }
+        }
     }
 
     async fn steps(&self, attempt: &Attempt, work: Option<Work>) -> Result<Next, StoreError> {
@@ -180,11 +203,16 @@ impl Worker {
         };
         let mut calls: Vec<StepCall> =
             work.steps.iter().filter(|c| c.resets >= attempt.claim.steps_since).cloned().collect();
+        if let Some(why) = renamed(&flow, &calls, attempt.claim.resets) {
+            return Ok(Next::Finish(why));
+        }
         let mut result = None;
         for (number, step) in (1..).zip(&flow.steps) {
             let sent: Vec<&StepCall> = calls.iter().filter(|c| c.step == step.name).collect();
             // That a hook took the work is not that its run finished: only its done call says so.
-            if !hands_over(step) && sent.iter().any(|c| c.outcome == StepOutcome::Succeeded) {
+            let happened = sent.iter().rfind(|c| c.outcome == StepOutcome::Succeeded);
+            if let (false, Some(call)) = (hands_over(step), happened) {
+                result = result_of(step, call);
                 continue;
             }
             if let Some(why) = self.must_not_repeat(attempt, step, number, &sent) {
@@ -260,7 +288,8 @@ impl Worker {
             idempotency_key: request.idempotency_key.clone(),
             target: target.clone(),
         };
-        let Some(call) = store.begin_step(begin).await? else { return Ok(Next::Leave) };
+        let begun = self.patiently(|| store.begin_step(begin.clone())).await?;
+        let Some(call) = begun else { return Ok(Next::Leave) };
         let sent_at = store.now().wall;
         let outcome = self.caller.call(request, sent_at).await;
         failpoint::hit("step.answered");
@@ -284,7 +313,7 @@ impl Worker {
             answer: answer.clone(),
             note: note.clone(),
         };
-        let holds = self.end_step(end).await?;
+        let holds = self.patiently(|| store.end_step(end.clone())).await?;
         if !holds {
             return Ok(Next::Leave);
         }
@@ -327,21 +356,6 @@ impl Worker {
         })
     }
 
-    /// What is known must be written down: a store that is full or busy for a moment is asked again while the lease
-    /// lives.
-    async fn end_step(&self, end: StepEnd) -> Result<bool, StoreError> {
-        let mut tries = 0;
-        loop {
-            match self.gate.store().end_step(end.clone()).await {
-                Err(StoreError::Full(_) | StoreError::Busy | StoreError::Database(_)) if tries < 100 => {
-                    tries += 1;
-                    self.gate.clock().sleep(Duration::from_millis(200)).await;
-                }
-                answer => return answer,
-            }
-        }
-    }
-
     fn request(
         &self,
         step: &Step,
@@ -349,8 +363,9 @@ impl Worker {
         world: &Value,
         attempt: &Attempt,
     ) -> Result<OutgoingRequest, RenderError> {
-        // Key generations are a person's explicit choice; until one is made it is the first.
-        let key = self.gate.store().secret().step_key(attempt.id, &step.name, 0);
+        // An effect that a verified reset wants anew is another one to its receivers: under the old key they would
+        // answer as before and do nothing.
+        let key = self.gate.store().secret().step_key(attempt.id, &step.name, attempt.claim.steps_since);
         let mut request = match &step.action {
             Action::Http(http) => http_request(http, work, world, key)?,
             Action::Forward(forward) => forward_request(forward, world, key)?,
@@ -358,6 +373,28 @@ impl Worker {
         request.timeout = step.timeout;
         Ok(request)
     }
+}
+
+/// Tries of 200 ms: 20 s, well below the shortest lease.
+const PATIENCE: u32 = 100;
+
+fn said(finished: Option<(Answer, ClaimView)>) -> Answer {
+    finished.map_or(Answer::LostClaim, |(answer, _)| answer)
+}
+
+/// What was sent under a name that is no longer declared may be what a new name would send again. A reset is a person's
+/// word that it is not.
+fn renamed(flow: &Flow, calls: &[StepCall], resets: u32) -> Option<Call> {
+    let declared = |name: &str| flow.steps.iter().any(|step| step.name == name);
+    let sent = |c: &&StepCall| c.outcome != StepOutcome::Failed && c.resets == resets;
+    let gone = calls.iter().filter(sent).find(|c| !declared(&c.step))?;
+    let new = flow.steps.iter().find(|step| !calls.iter().any(|c| c.step == step.name))?;
+    let note = format!(
+        "step `{}` was sent and is not declared any more, and `{}` has not been sent: if it is the same step, give it \
+         its old name and reset; if it is another one, look what has happened, then reset",
+        gone.step, new.name
+    );
+    Some(Call::Error { failure: Failed::Unknown, note })
 }
 
 /// A receiver that says "come back at once" after refusing is not believed: its clock may be behind ours.

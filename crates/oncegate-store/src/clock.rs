@@ -114,6 +114,20 @@ struct Anchor {
     at: Reading,
     /// By how much the wall clock was set back since that was last written down.
     set_back: Duration,
+    /// Until when, on the monotonic clock, the wall clock's word is not enough to forget anything.
+    doubtful_until: Option<Duration>,
+}
+
+/// A wall clock that moved forward by more than time did, by more than this, may be wrong by years.
+const LEAP: Duration = Duration::from_secs(86_400);
+/// How long it must have kept its word before it is believed: long enough for a person, or NTP, to mend it.
+const PROBATION: Duration = Duration::from_secs(6 * 3600);
+
+impl Anchor {
+    fn leapt(&self, reading: Reading) -> bool {
+        let elapsed = reading.monotonic.saturating_sub(self.at.monotonic);
+        reading.wall.since(self.at.wall.after(elapsed)) > LEAP
+    }
 }
 
 /// What a tick found.
@@ -128,8 +142,18 @@ pub struct Ticked {
 
 impl LeaseClock {
     /// Goes on from what the store last wrote down: the time in between did not count.
-    pub fn resume(lease: LeaseInstant, reading: Reading) -> Self {
-        Self { anchor: Mutex::new(Anchor { tick: Tick { lease }, at: reading, set_back: Duration::ZERO }) }
+    pub fn resume(lease: LeaseInstant, reading: Reading, last_wall: Option<Timestamp>) -> Self {
+        // A machine that was off for a week looks like a clock that is wrong by one; forgetting can wait.
+        let leapt = last_wall.is_some_and(|last| reading.wall.since(last) > LEAP);
+        let doubtful_until = leapt.then(|| reading.monotonic + PROBATION);
+        let anchor = Anchor { tick: Tick { lease }, at: reading, set_back: Duration::ZERO, doubtful_until };
+        Self { anchor: Mutex::new(anchor) }
+    }
+
+    /// Whether the wall clock has leapt forward lately: what is remembered is not forgotten on its word.
+    pub fn is_doubtful(&self, reading: Reading) -> bool {
+        let anchor = *self.lock();
+        anchor.doubtful_until.is_some_and(|until| reading.monotonic < until) || anchor.leapt(reading)
     }
 
     /// Both clocks at one moment.
@@ -147,7 +171,11 @@ impl LeaseClock {
         let back = anchor.at.wall.after(elapsed).since(reading.wall);
         let back = if back > CLOCK_SLACK { back } else { Duration::ZERO };
         let set_back = anchor.set_back + back;
-        *anchor = Anchor { tick: Tick { lease }, at: reading, set_back };
+        let doubtful_until = match anchor.leapt(reading) {
+            true => Some(reading.monotonic + PROBATION),
+            false => anchor.doubtful_until,
+        };
+        *anchor = Anchor { tick: Tick { lease }, at: reading, set_back, doubtful_until };
         Ticked { lease, set_back }
     }
 
@@ -170,7 +198,7 @@ mod tests {
     #[test]
     fn a_stopped_process_does_not_age_leases_and_a_set_clock_does_not_either() {
         let clock = ManualClock::at(Timestamp::from_secs(0));
-        let lease = LeaseClock::resume(LeaseInstant(7_000), clock.read());
+        let lease = LeaseClock::resume(LeaseInstant(7_000), clock.read(), None);
         clock.advance(Duration::from_secs(4));
         assert_eq!(lease.now(clock.read()).lease, LeaseInstant(11_000));
         assert_eq!(
@@ -190,6 +218,18 @@ mod tests {
         assert_eq!(lease.tick(clock.read()).set_back, day);
         assert_eq!(lease.tick(clock.read()).set_back, day, "owed until it is written down");
         lease.settle(day);
+        assert!(!lease.is_doubtful(clock.read()));
+        clock.set_wall(Timestamp::from_secs(3_604 + 86_400));
+        assert!(lease.is_doubtful(clock.read()), "at once, and for some hours of time that really passes");
+        lease.tick(clock.read());
+        clock.advance(PROBATION - Duration::from_secs(1));
+        assert!(lease.is_doubtful(clock.read()));
+        clock.advance(Duration::from_secs(1));
+        assert!(!lease.is_doubtful(clock.read()));
+        clock.set_wall(Timestamp::from_secs(3_604 - 86_400));
+        let set_back = lease.tick(clock.read()).set_back;
+        assert!(set_back > day);
+        lease.settle(set_back);
         assert_eq!(lease.tick(clock.read()).set_back, Duration::ZERO);
     }
 }

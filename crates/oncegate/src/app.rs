@@ -1,6 +1,5 @@
 //! Puts the parts together: store, gatekeeper, engine, server; and takes them apart again in the right order.
 
-use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -22,7 +21,8 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::config::Config;
-use crate::http::{AppState, router};
+pub use crate::http::server::Limits;
+use crate::http::{AppState, router, server};
 
 /// How to start.
 pub struct Options {
@@ -40,6 +40,8 @@ pub struct Options {
     pub clock: Arc<dyn Clock>,
     /// Largest size of the database in bytes; `None` is the disk's.
     pub max_bytes: Option<u64>,
+    /// What callers are granted.
+    pub limits: Limits,
 }
 
 /// Why it does not start.
@@ -133,7 +135,8 @@ pub async fn start(options: Options) -> Result<Running, StartError> {
         },
     );
     let (stop, stopped) = watch::channel(false);
-    let server = serve(listener, Arc::clone(&gate), sources, base_url, stopped);
+    let router = router(Arc::new(AppState::new(Arc::clone(&gate), sources, base_url)));
+    let server = tokio::spawn(server::run(listener, router, options.limits, stopped));
     Ok(Running { address, new_token, gate, engine, server, stop })
 }
 
@@ -168,24 +171,6 @@ pub fn caller(config: &Config) -> Result<Caller, StartError> {
 
 /// Claims worked on at the same time unless declared: steps wait for others, they do not compute.
 const CONCURRENCY: usize = 64;
-
-fn serve(
-    listener: TcpListener,
-    gate: Arc<Gatekeeper>,
-    sources: HashMap<String, crate::config::Source>,
-    base_url: String,
-    mut stopped: watch::Receiver<bool>,
-) -> JoinHandle<()> {
-    let router = router(Arc::new(AppState::new(gate, sources, base_url)));
-    tokio::spawn(async move {
-        let stop = async move {
-            let _ = stopped.changed().await;
-        };
-        if let Err(error) = axum::serve(listener, router).with_graceful_shutdown(stop).await {
-            tracing::error!(%error, "the server ended");
-        }
-    })
-}
 
 /// Makes the first admin token, or takes the chosen one. Only its hash is stored.
 async fn first_token(store: &dyn Store, chosen: Option<&Secret>) -> Result<Option<String>, StartError> {

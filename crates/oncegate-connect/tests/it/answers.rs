@@ -96,9 +96,18 @@ async fn redirects_are_not_followed() {
             "HTTP/1.1 {status} Moved\r\nLocation: http://{target}/s3cret?s3cret\r\nContent-Length: 0\r\n\r\n"
         ))
         .await;
-        let (failure, _, note) = failed(call(&post(to, "og-1")).await);
-        assert_eq!(failure, Failure::Permanent);
-        assert!(note.contains(&target.to_string()) && note.contains("Put the final address"), "{note}");
+        match call(&post(to, "og-1")).await {
+            // "See other" is what a form handler says after it has acted.
+            oncegate_connect::CallOutcome::Unknown { .. } => assert!(matches!(status, 302 | 303), "{status}"),
+            outcome => {
+                let (failure, _, note) = failed(outcome);
+                assert!(failure == Failure::Permanent && !matches!(status, 302 | 303), "{status}");
+                assert!(
+                    note.contains(&target.to_string()) && note.contains("Put the final address"),
+                    "{note}"
+                );
+            }
+        }
         assert_eq!(seen.reads().len(), 1);
     }
     assert_eq!(target_seen.connections(), 0);

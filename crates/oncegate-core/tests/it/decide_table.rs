@@ -19,9 +19,7 @@ use crate::finish_table::{
     BOOT, Held, ME, NOW, Row, caller, claim, facts, fingerprint, held, lease, record, rows, runner,
 };
 use crate::reset_table::Tally;
-
 const OTHER: ClaimId = ClaimId([2; 16]);
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Payload {
     None,
@@ -281,7 +279,12 @@ fn violations(c: &Cell, facts: &Facts, request: &Request, verdict: &Verdict) -> 
     let absent = Claim::new(ME, NOW);
     let before = facts.claim.as_ref().unwrap_or(&absent);
     let after = changes.claim.as_ref().unwrap_or(before);
-    let want = expected(c);
+    // Beyond the table: steps that have begun are gone on with by those who know which.
+    let by_caller = !matches!(c.asks, Asks::Runner | Asks::Queue);
+    let anew = c.is_corrected() || c.row == Row::DonePastRetention;
+    let half_done = before.flow && !before.progress.is_clean() && !anew;
+    let may_start = by_caller && matches!(known(c), Ok(reason) if reason != RunReason::SameRun);
+    let want = if half_done && may_start { Expected::Stop(InProgress) } else { expected(c) };
     let (got, stopped) = match decision {
         Decision::Run(reason) => (Expected::Run(*reason), None),
         Decision::Queued(reason) => (Expected::Queued(*reason), None),
@@ -296,15 +299,15 @@ fn violations(c: &Cell, facts: &Facts, request: &Request, verdict: &Verdict) -> 
         must(*retry_after != Some(Duration::ZERO), "nobody is asked to come back at once");
         must(*reason != NeedsReview || note.is_some(), "needs_review says why");
     }
-    let by_caller = !matches!(c.asks, Asks::Runner | Asks::Queue);
-    let reopened = c.is_corrected() || c.row == Row::DonePastRetention;
     let new_attempt = matches!(got, Expected::Run(reason) if reason != RunReason::SameRun);
 
     must(after.attempt == before.attempt + u32::from(new_attempt), "one attempt more exactly on a run");
     let is_voided = after.fence() != before.fence();
-    must(is_voided == (new_attempt || reopened), "runs and resets void the token, nothing else");
+    // Of a pruned claim, which has no row, tokens may still be about.
+    let voids = new_attempt || anew || c.row == Row::Pruned;
+    must(is_voided == voids, "runs and resets void the token, nothing else");
     must(after.generation >= before.generation, "the generation never falls");
-    let (r, s, z) = if reopened || facts.claim.is_none() { (0, 0, 0) } else { c.used };
+    let (r, s, z) = if anew || facts.claim.is_none() { (0, 0, 0) } else { c.used };
     let spent = match got {
         Expected::Run(RunReason::Retry) => (r + 1, s, z),
         Expected::Run(RunReason::StaleRetry) => (r, s + 1, z),
@@ -483,8 +486,8 @@ fn what_may_start_now() {
         Cell { correction: true, payload: Payload::None, ..PLAIN },
     ];
     let held = [Held::Fresh, Held::Stale, Held::Orphan, Held::OrphanPastTtl].map(Record::HeldBy);
-    let mut records = vec![Record::None, Record::Free, Record::OfRow, Record::NewAndHeld, Record::Changed];
-    records.extend(held);
+    let others = [Record::None, Record::Free, Record::OfRow, Record::NewAndHeld, Record::Changed];
+    let records = [&others[..], &held[..]].concat();
     let rows = rows();
     check_all("lines 7 to 11", |d| {
         let mut c = d.of(&offers);

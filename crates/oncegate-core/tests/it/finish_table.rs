@@ -152,7 +152,11 @@ pub(crate) fn claim(row: Row, fingerprint: Fingerprint, record: Option<RecordNam
     Some(Claim {
         state,
         flow,
-        parked: if let Row::Waiting(parked) = row { Some(parked) } else { None },
+        parked: match row {
+            Row::Waiting(parked) => Some(parked),
+            Row::ResetFlow => Some(Parked::Reset),
+            _ => None,
+        },
         attempt: 7,
         generation: 3,
         fingerprint: Some(fingerprint),
@@ -174,6 +178,7 @@ pub(crate) fn facts(claim: Option<Claim>, boot: Boot) -> Facts {
         flag: FlagSeen::Clear,
         stale_streak: 0,
         run_id_is_constant: false,
+        clock_is_doubtful: false,
         boot,
     }
 }

@@ -76,6 +76,11 @@ fn acts(claim: &Claim) -> Vec<Act> {
     acts
 }
 
+/// Who does the work of a claim.
+fn owner(claim: &Claim) -> Holder {
+    if claim.flow { Holder::Runner { boot: BOOT } } else { caller(None) }
+}
+
 /// What an accepted act leaves behind.
 fn check_effect(row: Row, before: &Claim, what: &Act, after: &Claim, cell: &str) {
     let looked_at = Claim { mismatch_at: None, late_at: None, ..before.clone() };
@@ -97,8 +102,14 @@ fn check_effect(row: Row, before: &Claim, what: &Act, after: &Claim, cell: &str)
             let used = (after.retries_used, after.stale_retries_used, after.resumes_used);
             assert_eq!((used, after.dismissed), ((0, 0, 0), false), "fresh retries: {cell}");
             let verdict =
-                decide(&facts(Some(after.clone()), BOOT), &ask(caller(None)), &Policy::default(), NOW);
+                decide(&facts(Some(after.clone()), BOOT), &ask(owner(after)), &Policy::default(), NOW);
             assert_eq!(verdict.decision, Decision::Run(RunReason::First), "{cell}");
+            // An effect that did not happen is never in no list and in nobody's hands.
+            assert_eq!(
+                list_of(after, NOW, BOOT).is_some(),
+                due.is_none() || after.late_at.is_some(),
+                "{cell}"
+            );
         }
         (
             Act::MarkError { note },

@@ -66,7 +66,7 @@ CREATE TABLE claims (
     error_at           INTEGER,
     error_cause        TEXT,
     note               TEXT,
-    parked             TEXT CHECK (parked IS NULL OR parked IN ('needs_replay', 'loop_suspected', 'incident')),
+    parked             TEXT CHECK (parked IS NULL OR parked IN ('needs_replay', 'loop_suspected', 'incident', 'reset')),
     mismatch_at        INTEGER,
     late_at            INTEGER,
     stops              INTEGER NOT NULL DEFAULT 0,
@@ -108,10 +108,12 @@ CREATE TABLE payloads (
 
 -- What remains of a key after retention: a keyed hash and a date.
 CREATE TABLE pruned (
-    claim_id BLOB PRIMARY KEY NOT NULL CHECK (length(claim_id) = 16),
-    done_at  INTEGER NOT NULL
+    claim_id  BLOB PRIMARY KEY NOT NULL CHECK (length(claim_id) = 16),
+    done_at   INTEGER NOT NULL,
+    -- The two years count from here, however long the claim itself was remembered before.
+    pruned_at INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX pruned_by_date ON pruned (done_at);
+CREATE INDEX pruned_by_date ON pruned (pruned_at);
 
 CREATE TABLE record_runs (
     record_hash   BLOB NOT NULL CHECK (length(record_hash) = 16),

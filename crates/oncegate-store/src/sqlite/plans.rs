@@ -103,7 +103,7 @@ fn claim_call(key: &str, start: Start) -> ClaimCall {
 /// One claim through everything that can happen to it.
 fn live_a_life(db: &Connection, secret: &StoreSecret) {
     let policies: Arc<dyn PolicyBook> = Arc::new(DefaultPolicies::default());
-    let cx = Context { db, secret, policies: &policies, now: NOW, boot: BOOT };
+    let cx = Context { db, secret, policies: &policies, now: NOW, boot: BOOT, clock_is_doubtful: false };
     let caller = || Start::Now(Holder::Caller { run_id: Some(RunId::try_from("run").unwrap()) });
     let held = cx.claim(&claim_call("k", caller())).unwrap().unwrap();
     cx.claim(&claim_call("k", caller())).unwrap();

@@ -152,8 +152,8 @@ fn cause(word: &str) -> Option<ErrorCause> {
 }
 
 fn parked(word: &str) -> Option<Parked> {
-    use Parked::{Incident, LoopSuspected, NeedsReplay};
-    [NeedsReplay, LoopSuspected, Incident].into_iter().find(|p| p.as_str() == word)
+    use Parked::{Incident, LoopSuspected, NeedsReplay, Reset};
+    [NeedsReplay, LoopSuspected, Incident, Reset].into_iter().find(|p| p.as_str() == word)
 }
 
 /// Loads one claim by id.

@@ -14,6 +14,8 @@ pub(super) struct Meta {
     pub(super) secret: StoreSecret,
     pub(super) boot: Boot,
     pub(super) lease: LeaseInstant,
+    /// The wall clock at the last tick.
+    pub(super) last_wall: Option<Timestamp>,
 }
 
 /// Makes the secret and the default workspace at the first opening, and counts this start.
@@ -38,12 +40,19 @@ pub(super) fn open(db: &mut Connection, fresh_secret: [u8; 32], now: Timestamp) 
     let set_back = last_wall.map(|ms| Timestamp::from_millis(ms).since(now)).unwrap_or_default();
     if set_back > limits::CLOCK_SLACK {
         super::upkeep::shift_due(&tx, set_back, now)?;
+        // Or a start that ends before its first tick would move them again.
+        set_clocks(&tx, LeaseInstant(lease), now)?;
     }
     tx.commit()?;
     let secret = <[u8; 32]>::try_from(secret)
         .map_err(|_| StoreError::Inconsistent("the store's secret is not 32 bytes long".into()))?;
     let boot = Boot(u64::try_from(boot).unwrap_or_default());
-    Ok(Meta { secret: StoreSecret::new(secret), boot, lease: LeaseInstant(lease) })
+    Ok(Meta {
+        secret: StoreSecret::new(secret),
+        boot,
+        lease: LeaseInstant(lease),
+        last_wall: last_wall.map(Timestamp::from_millis),
+    })
 }
 
 fn value<T: rusqlite::types::FromSql>(db: &Connection, name: &str) -> Result<Option<T>, StoreError> {

@@ -102,10 +102,12 @@ pub(super) fn give_up_in_flight(db: &Connection, claim_row: i64, now: Now) -> Re
     Ok(given_up > 0)
 }
 
+/// Whether some step's effect is unknown. One that succeeded on a later call is known, whatever came before.
 fn has_unknown(db: &Connection, claim_row: i64) -> Result<bool, StoreError> {
     Ok(db
         .prepare_cached(
-            "SELECT EXISTS (SELECT 1 FROM step_calls WHERE claim_row = ?1 AND outcome = 'unknown')",
+            "SELECT EXISTS (SELECT 1 FROM step_calls c WHERE claim_row = ?1 AND outcome = 'unknown' AND NOT EXISTS \
+             (SELECT 1 FROM step_calls s WHERE s.claim_row = ?1 AND s.step = c.step AND s.outcome = 'succeeded'))",
         )?
         .query_row([claim_row], |r| r.get(0))?)
 }

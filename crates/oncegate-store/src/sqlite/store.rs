@@ -15,7 +15,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use super::dir::DataDir;
 use super::readers::Readers;
 use super::transition::{self, Context};
-use super::writer::Writer;
+use super::writer::{Manner, Writer};
 use super::{intake, migrations, queries, row, schema_meta, upkeep};
 use crate::StoreError;
 use crate::api::{
@@ -72,7 +72,14 @@ impl Shared {
     }
 
     fn context<'a>(&'a self, db: &'a Connection) -> Context<'a> {
-        Context { db, secret: &self.secret, policies: &self.policies, now: self.now(), boot: self.boot }
+        Context {
+            db,
+            secret: &self.secret,
+            policies: &self.policies,
+            now: self.now(),
+            boot: self.boot,
+            clock_is_doubtful: self.lease.is_doubtful(self.clock.read()),
+        }
     }
 }
 
@@ -100,7 +107,7 @@ impl SqliteStore {
             secret: meta.secret,
             boot: meta.boot,
             clock: Arc::clone(&options.clock),
-            lease: LeaseClock::resume(meta.lease, reading),
+            lease: LeaseClock::resume(meta.lease, reading, meta.last_wall),
             policies: Arc::clone(&options.policies),
         };
         Ok(Self { shared: Arc::new(shared), writer: Arc::new(Writer::start(db)?), readers, _dir: dir })
@@ -112,7 +119,7 @@ impl SqliteStore {
     /// The store is closed.
     pub async fn settings(&self) -> Result<Settings, StoreError> {
         self.writer
-            .write(None, |db| {
+            .write(Manner::TELLING, |db| {
                 Ok(Settings {
                     journal_mode: db.pragma_query_value(None, "journal_mode", |r| r.get(0))?,
                     synchronous: db.pragma_query_value(None, "synchronous", |r| r.get(0))?,
@@ -122,17 +129,13 @@ impl SqliteStore {
             .await
     }
 
-    async fn transact<T, F>(
-        &self,
-        places: Option<(&'static str, &'static str)>,
-        work: F,
-    ) -> Result<T, StoreError>
+    async fn transact<T, F>(&self, manner: Manner, work: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
         F: Fn(&Context<'_>) -> Result<T, StoreError> + Send + 'static,
     {
         let shared = Arc::clone(&self.shared);
-        self.writer.write(places, move |db| work(&shared.context(db))).await
+        self.writer.write(manner, move |db| work(&shared.context(db))).await
     }
 }
 
@@ -169,35 +172,50 @@ impl Store for SqliteStore {
     }
 
     async fn claim(&self, call: ClaimCall) -> Result<Option<Claimed>, StoreError> {
-        let places = matches!(call.request.start, Start::Now(Holder::Runner { .. }))
-            .then_some(("run.before_commit", "run.committed"));
-        self.transact(places, move |cx| cx.claim(&call)).await
+        let manner = match call.request.start {
+            Start::Now(Holder::Runner { .. }) => {
+                Manner::ASKING.killed_at("run.before_commit", "run.committed")
+            }
+            Start::Now(Holder::Caller { .. }) | Start::Queue => Manner::ASKING,
+        };
+        self.transact(manner, move |cx| cx.claim(&call)).await
     }
 
     async fn finish(&self, call: FinishCall) -> Result<Option<(Answer, ClaimView)>, StoreError> {
-        let done = call.call == Call::Done;
-        let places = done.then_some(("done.before_commit", "done.committed"));
-        self.transact(places, move |cx| cx.finish(&call)).await
+        let manner = match call.call {
+            Call::Done => Manner::TELLING.killed_at("done.before_commit", "done.committed"),
+            _ => Manner::TELLING,
+        };
+        self.transact(manner, move |cx| cx.finish(&call)).await
     }
 
     async fn act(&self, call: ActCall) -> Result<Acted, StoreError> {
-        self.transact(None, move |cx| cx.act(&call)).await
+        self.transact(Manner::ASKING, move |cx| cx.act(&call)).await
     }
 
     async fn admit(&self, call: AdmitCall) -> Result<Vec<Admitted>, StoreError> {
-        self.transact(Some(("admit.before_commit", "admit.committed")), move |cx| cx.admit(&call)).await
+        self.transact(Manner::ASKING.killed_at("admit.before_commit", "admit.committed"), move |cx| {
+            cx.admit(&call)
+        })
+        .await
     }
 
     async fn keep_unverified(&self, call: UnverifiedCall) -> Result<i64, StoreError> {
-        self.transact(None, move |cx| cx.keep_unverified(&call)).await
+        self.transact(Manner::ASKING, move |cx| cx.keep_unverified(&call)).await
     }
 
     async fn begin_step(&self, step: StepBegin) -> Result<Option<i64>, StoreError> {
-        self.transact(Some(("step.before_commit", "step.written")), move |cx| cx.begin_step(&step)).await
+        self.transact(Manner::ASKING.killed_at("step.before_commit", "step.written"), move |cx| {
+            cx.begin_step(&step)
+        })
+        .await
     }
 
     async fn end_step(&self, step: StepEnd) -> Result<bool, StoreError> {
-        self.transact(Some(("answer.before_commit", "answer.committed")), move |cx| cx.end_step(&step)).await
+        self.transact(Manner::TELLING.killed_at("answer.before_commit", "answer.committed"), move |cx| {
+            cx.end_step(&step)
+        })
+        .await
     }
 
     async fn set_paused(
@@ -208,7 +226,10 @@ impl Store for SqliteStore {
         reason: String,
         actor: String,
     ) -> Result<bool, StoreError> {
-        self.transact(None, move |cx| cx.set_paused(workspace, &automation, paused, &reason, &actor)).await
+        self.transact(Manner::ASKING, move |cx| {
+            cx.set_paused(workspace, &automation, paused, &reason, &actor)
+        })
+        .await
     }
 
     async fn knows_automation(
@@ -295,7 +316,7 @@ impl Store for SqliteStore {
         let ticked = self.shared.lease.tick(reading);
         let written = self
             .writer
-            .write(None, move |db| {
+            .write(Manner::TELLING, move |db| {
                 if !ticked.set_back.is_zero() {
                     upkeep::shift_due(db, ticked.set_back, reading.wall)?;
                 }
@@ -313,7 +334,11 @@ impl Store for SqliteStore {
     }
 
     async fn reap(&self, limit: u32) -> Result<u64, StoreError> {
-        self.transact(None, move |cx| upkeep::reap(cx.db, cx.now, limit)).await
+        self.transact(Manner::ASKING, move |cx| match cx.clock_is_doubtful {
+            true => Ok(0),
+            false => upkeep::reap(cx.db, cx.now, limit),
+        })
+        .await
     }
 
     async fn api_token(&self, hash: [u8; 32]) -> Result<Option<String>, StoreError> {
@@ -334,7 +359,7 @@ impl Store for SqliteStore {
     }
 
     async fn add_api_token(&self, hash: [u8; 32], name: String) -> Result<(), StoreError> {
-        self.transact(None, move |cx| {
+        self.transact(Manner::ASKING, move |cx| {
             cx.db.execute(
                 "INSERT INTO api_tokens (hash, name, role, created_at) VALUES (?1, ?2, 'admin', ?3) ON CONFLICT DO NOTHING",
                 params![&hash[..], name, cx.now.wall.as_millis()],

@@ -26,6 +26,7 @@ pub(super) struct Context<'a> {
     pub(super) policies: &'a Arc<dyn PolicyBook>,
     pub(super) now: Now,
     pub(super) boot: Boot,
+    pub(super) clock_is_doubtful: bool,
 }
 
 /// Where a new claim would go.
@@ -166,19 +167,24 @@ impl Context<'_> {
             None => (None, 0),
             Some(record) => {
                 let hash = self.secret.record_hash(place.workspace.0, record);
-                let since = self.now.wall.before(loop_window);
+                let until = self.now.wall;
+                let window = (until.before(loop_window).as_millis(), until.as_millis());
                 (
                     self.record_holder(place.workspace, &hash, id)?,
                     self.db
                         .prepare_cached(
-                            "SELECT count(*) FROM record_runs WHERE record_hash = ?1 AND automation_id = ?2 AND at > ?3",
+                            "SELECT count(*) FROM record_runs WHERE record_hash = ?1 AND automation_id = ?2 \
+                             AND at > ?3 AND at <= ?4",
                         )?
-                        .query_row(params![&hash[..], place.automation_id, since.as_millis()], |r| r.get(0))?,
+                        .query_row(params![&hash[..], place.automation_id, window.0, window.1], |r| {
+                            r.get(0)
+                        })?,
                 )
             }
         };
         Ok(Facts {
             id,
+            clock_is_doubtful: self.clock_is_doubtful,
             run_id_is_constant: self.run_id_is_constant(place.workspace, call, claim.as_ref())?,
             claim,
             pruned_done_at,
@@ -207,7 +213,7 @@ impl Context<'_> {
         }
         match stored.map(|s| &s.view.claim.state) {
             Some(State::Done { at, retain_until }) if *retain_until <= self.now.wall => {
-                super::upkeep::remember_pruned(self.db, &id.0, at.as_millis())
+                super::upkeep::remember_pruned(self.db, &id.0, at.as_millis(), self.now)
             }
             _ => Ok(()),
         }

@@ -13,11 +13,17 @@ use crate::StoreError;
 const RELEASED_BODY_KEPT_FOR: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// Leaves the hash of a key and when it was done.
-pub(super) fn remember_pruned(db: &Connection, id: &[u8], done_at_ms: i64) -> Result<(), StoreError> {
+pub(super) fn remember_pruned(
+    db: &Connection,
+    id: &[u8],
+    done_at_ms: i64,
+    now: Now,
+) -> Result<(), StoreError> {
     db.prepare_cached(
-        "INSERT INTO pruned (claim_id, done_at) VALUES (?1, ?2) ON CONFLICT DO UPDATE SET done_at = excluded.done_at",
+        "INSERT INTO pruned (claim_id, done_at, pruned_at) VALUES (?1, ?2, ?3) \
+         ON CONFLICT DO UPDATE SET done_at = excluded.done_at, pruned_at = excluded.pruned_at",
     )?
-    .execute(params![id, done_at_ms])?;
+    .execute(params![id, done_at_ms, now.wall.as_millis()])?;
     Ok(())
 }
 
@@ -48,7 +54,7 @@ pub(super) fn reap(db: &Connection, now: Now, limit: u32) -> Result<u64, StoreEr
 /// What goes by its date alone; `?1` is the date before which it goes, `?2` how many rows may.
 const REAPED: [(&str, Duration); 4] = [
     (
-        "DELETE FROM pruned WHERE claim_id IN (SELECT claim_id FROM pruned WHERE done_at < ?1 LIMIT ?2)",
+        "DELETE FROM pruned WHERE claim_id IN (SELECT claim_id FROM pruned WHERE pruned_at < ?1 LIMIT ?2)",
         limits::PRUNED_KEPT_FOR,
     ),
     (
@@ -68,9 +74,11 @@ const REAPED: [(&str, Duration); 4] = [
     ),
 ];
 
+/// What somebody still has to look at stays, with its bodies, however old it is.
 fn reap_claims(db: &Connection, now: Now, limit: u32) -> Result<u64, StoreError> {
     let mut due = db.prepare_cached(
-        "SELECT id, claim_id, done_at FROM claims WHERE retain_until <= ?1 ORDER BY retain_until LIMIT ?2",
+        "SELECT id, claim_id, done_at FROM claims WHERE retain_until <= ?1 AND mismatch_at IS NULL AND late_at IS NULL \
+         ORDER BY retain_until LIMIT ?2",
     )?;
     let rows: Vec<(i64, Vec<u8>, i64)> = due
         .query_map(params![now.wall.as_millis(), limit], |r| Ok((r.get(0)?, r.get(1)?, r.get(2)?)))?
@@ -87,7 +95,7 @@ fn reap_claims(db: &Connection, now: Now, limit: u32) -> Result<u64, StoreError>
         if room == 0 {
             return Ok(u64::from(limit));
         }
-        remember_pruned(db, id, *done_at)?;
+        remember_pruned(db, id, *done_at, now)?;
         db.prepare_cached("DELETE FROM claims WHERE id = ?1")?.execute([row])?;
     }
     Ok((limit as usize - room).max(rows.len()) as u64)

@@ -16,7 +16,7 @@ const QUEUE_MAX: usize = 8_192;
 
 /// One call on its way through the writer.
 trait Job: Send {
-    /// The caller hung up before its turn; nothing is claimed for it.
+    /// The caller hung up before its turn and nothing is to be done for it any more.
     fn is_abandoned(&self) -> bool;
     /// Does the work inside the open transaction. May be called again if the whole transaction was rolled back.
     fn apply(&mut self, db: &Connection) -> Result<(), StoreError>;
@@ -30,7 +30,28 @@ struct Call<T, F> {
     work: F,
     found: Option<T>,
     reply: oneshot::Sender<Result<T, StoreError>>,
+    manner: Manner,
+}
+
+/// How a call goes through the writer.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Manner {
+    /// Where a test may kill the process around its commit.
     places: Option<(&'static str, &'static str)>,
+    /// It tells what has happened already, so it counts even if whoever told it does not wait for the answer.
+    is_news: bool,
+}
+
+impl Manner {
+    /// Asks for something: whoever hangs up before it is done gets nothing done.
+    pub(super) const ASKING: Self = Self { places: None, is_news: false };
+    /// Tells what has happened: written, come what may.
+    pub(super) const TELLING: Self = Self { places: None, is_news: true };
+
+    /// The same, with places to be killed at.
+    pub(super) const fn killed_at(self, before: &'static str, after: &'static str) -> Self {
+        Self { places: Some((before, after)), ..self }
+    }
 }
 
 impl<T, F> Job for Call<T, F>
@@ -39,7 +60,7 @@ where
     F: Fn(&Connection) -> Result<T, StoreError> + Send,
 {
     fn is_abandoned(&self) -> bool {
-        self.reply.is_closed()
+        !self.manner.is_news && self.reply.is_closed()
     }
 
     fn apply(&mut self, db: &Connection) -> Result<(), StoreError> {
@@ -58,7 +79,7 @@ where
     }
 
     fn places(&self) -> Option<(&'static str, &'static str)> {
-        self.places
+        self.manner.places
     }
 }
 
@@ -79,18 +100,14 @@ impl Writer {
     }
 
     /// Runs `work` in the next transaction and answers once that is committed.
-    pub(super) async fn write<T, F>(
-        &self,
-        places: Option<(&'static str, &'static str)>,
-        work: F,
-    ) -> Result<T, StoreError>
+    pub(super) async fn write<T, F>(&self, manner: Manner, work: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
         F: Fn(&Connection) -> Result<T, StoreError> + Send + 'static,
     {
         let queue = lock(&self.queue).clone().ok_or(StoreError::Closed)?;
         let (reply, answer) = oneshot::channel();
-        queue.try_send(Box::new(Call { work, found: None, reply, places })).map_err(|e| match e {
+        queue.try_send(Box::new(Call { work, found: None, reply, manner })).map_err(|e| match e {
             mpsc::error::TrySendError::Full(_) => StoreError::Busy,
             mpsc::error::TrySendError::Closed(_) => StoreError::Closed,
         })?;
@@ -129,7 +146,7 @@ fn run(mut connection: Connection, mut jobs: mpsc::Receiver<Box<dyn Job>>) {
         {
             batch.push(job);
         }
-        match commit(&mut connection, &mut batch) {
+        match guarded(&mut connection, &mut batch) {
             Ok(()) => batch.into_iter().for_each(|job| job.answer(Ok(()))),
             Err(error) if batch.len() == 1 => {
                 batch.into_iter().for_each(|job| job.answer(Err(error.clone())))
@@ -138,7 +155,7 @@ fn run(mut connection: Connection, mut jobs: mpsc::Receiver<Box<dyn Job>>) {
             Err(_) => {
                 for job in batch {
                     let mut alone = [job];
-                    let fate = commit(&mut connection, &mut alone);
+                    let fate = guarded(&mut connection, &mut alone);
                     let [job] = alone;
                     job.answer(fate);
                 }
@@ -147,6 +164,14 @@ fn run(mut connection: Connection, mut jobs: mpsc::Receiver<Box<dyn Job>>) {
     }
     // Leaves one file behind instead of three; failing to is harmless.
     let _ = connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)");
+}
+
+/// A fault in one call must not end the writer, and with it the gate.
+fn guarded(connection: &mut Connection, batch: &mut [Box<dyn Job>]) -> Result<(), StoreError> {
+    let committed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| commit(connection, batch)));
+    committed.unwrap_or_else(|_| {
+        Err(StoreError::Inconsistent("a call panicked; its transaction was undone".into()))
+    })
 }
 
 fn commit(connection: &mut Connection, batch: &mut [Box<dyn Job>]) -> Result<(), StoreError> {

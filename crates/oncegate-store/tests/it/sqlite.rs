@@ -330,6 +330,34 @@ async fn callers_gone_before_their_turn_claim_nothing() {
     assert_eq!(store.history(fifth.id).await.unwrap().len(), 1);
 }
 
+/// What has happened is written down although nobody waits for the answer any more: the caller of done may have given
+/// up while the disk was slow, and its effect must not run again.
+#[tokio::test]
+async fn a_done_whose_caller_is_gone_counts() {
+    let files = Files::new();
+    let store = open(&files.data()).unwrap();
+    let claimed = store.claim(caller("k")).await.unwrap().unwrap();
+    let (id, fence) = store.secret().read_token(claimed.token.unwrap().expose()).unwrap();
+    let call = || oncegate_store::api::FinishCall {
+        id,
+        fence,
+        call: oncegate_core::finish::Call::Done,
+        jitter: oncegate_core::policy::Jitter::NONE,
+        result: None,
+        actor: "holder".into(),
+    };
+    let db = raw(&files.data());
+    db.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let mut gone = Box::pin(store.finish(call()));
+    let polled = std::future::poll_fn(|cx| Poll::Ready(gone.as_mut().poll(cx).is_pending())).await;
+    assert!(polled, "the writer waits for the transaction outside");
+    drop(gone);
+    db.execute_batch("ROLLBACK").unwrap();
+    // Behind it in the queue.
+    let again = store.claim(caller("k")).await.unwrap().unwrap();
+    assert_eq!(words(&again.decision), "stop duplicate");
+}
+
 #[tokio::test]
 async fn more_calls_than_the_store_takes_are_told_to_come_back() {
     let dir = scratch();

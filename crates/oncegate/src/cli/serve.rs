@@ -12,6 +12,7 @@ use tracing_subscriber::EnvFilter;
 
 use crate::app::{self, Options};
 use crate::config::{self, Config, ProcessEnvironment};
+use crate::http::server;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -65,6 +66,7 @@ pub(super) async fn run(args: Args) -> Result<(), String> {
     // Listened for before anything can run, so that no signal is missed.
     let mut terminate = signal(SignalKind::terminate()).map_err(|e| e.to_string())?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(|e| e.to_string())?;
+    server::raise_file_limit();
     let config = configuration(args.config.as_deref())?;
     let chosen = args.admin_token.is_some();
     let options = Options {
@@ -75,6 +77,7 @@ pub(super) async fn run(args: Args) -> Result<(), String> {
         admin_token: args.admin_token.map(|t| t.0),
         clock: Arc::new(SystemClock::new()),
         max_bytes: None,
+        limits: app::Limits::default(),
     };
     let running = app::start(options).await.map_err(|e| e.to_string())?;
     match &running.new_token {

@@ -14,7 +14,7 @@ use serde_json::json;
 
 use super::auth::Actor;
 use super::claims::named;
-use super::input::{Fields, Reading};
+use super::input::Fields;
 use super::problem::Problem;
 use super::{AppState, answer};
 
@@ -41,7 +41,7 @@ impl FromRequest<Arc<AppState>> for Doing {
         // The route lets nobody through without one; should it ever, nothing is done.
         let actor = request.extensions().get::<Actor>().cloned();
         let Actor(token) = actor.ok_or_else(|| Problem::missing_credentials("send a bearer token"))?;
-        let mut fields = Fields::read(request, Reading::Strict).await?;
+        let mut fields = Fields::read(request).await?;
         let reason = person_text(fields.required("reason")?, "reason")?;
         // One token may be shared by a team; `by` says who of it acted.
         let actor = match fields.text("by")? {

@@ -17,7 +17,7 @@ use oncegate_store::api::{ClaimCall, Payload, Target, Workspace};
 use serde_json::{Map, Value};
 
 use super::auth::Actor;
-use super::input::{Fields, Reading, kind};
+use super::input::{Fields, kind};
 use super::problem::Problem;
 use super::{AppState, answer};
 
@@ -29,7 +29,7 @@ pub(crate) async fn claim(
     Extension(actor): Extension<Actor>,
     request: Request,
 ) -> Result<Response, Problem> {
-    let mut fields = Fields::read(request, Reading::Strict).await?;
+    let mut fields = Fields::read(request).await?;
     let automation = named(&fields.required("automation")?, "automation")?;
     let key = key(&mut fields)?;
     let record = fields.text("record")?.map(|t| name::<RecordName>(&t, "record")).transpose()?;

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use super::answer::Json;
 use axum::extract::{Path, Request, State};
-use http::HeaderMap;
 use oncegate_core::finish::{Answer, Call, Failed, cut};
 use oncegate_core::key::ClaimId;
 use oncegate_core::limits;
@@ -16,7 +15,7 @@ use serde_json::Value;
 use std::time::Duration;
 
 use super::auth::bearer;
-use super::input::{Fields, Reading};
+use super::input::{Fields, Unread};
 use super::problem::Problem;
 use super::{AppState, answer};
 
@@ -27,7 +26,7 @@ pub(crate) async fn done(
     Path(id): Path<String>,
     request: Request,
 ) -> Answered {
-    let (id, fence, mut fields) = holder(&state, &id, request).await?;
+    let Holder { id, fence, mut fields, .. } = holder(&state, &id, request).await?;
     let result = fields.value("result").map(|v| v.to_string());
     let (result, note) = match result {
         // The effect happened: that must be written down, with or without what it returned.
@@ -48,7 +47,13 @@ pub(crate) async fn error(
     Path(id): Path<String>,
     request: Request,
 ) -> Answered {
-    let (id, fence, mut fields) = holder(&state, &id, request).await?;
+    let Holder { id, fence, mut fields, unread } = holder(&state, &id, request).await?;
+    match unread {
+        // It comes again as large as it is: better an error without its details than none.
+        None | Some(Unread::TooLarge { .. }) => {}
+        // Whether it may be retried stood in what did not arrive; the caller's next try will say it.
+        Some(why @ (Unread::TooSlow | Unread::BrokenOff | Unread::NoRoom)) => return Err(why.into()),
+    }
     let note = match fields.value("note") {
         Some(Value::String(note)) if !note.trim().is_empty() => cut(&without_controls(&note)),
         Some(other) if !other.is_string() => cut(&other.to_string()),
@@ -66,27 +71,58 @@ pub(crate) async fn heartbeat(
     Path(id): Path<String>,
     request: Request,
 ) -> Answered {
-    let (id, fence, _) = holder(&state, &id, request).await?;
+    let Holder { id, fence, .. } = holder(&state, &id, request).await?;
     say(&state, id, fence, Call::Heartbeat, None, None).await
 }
 
-/// The token may stand in the URL, in the body or in the `Authorization` header.
-async fn holder(state: &AppState, id: &str, request: Request) -> Result<(ClaimId, Fence, Fields), Problem> {
-    let header: HeaderMap = request.headers().clone();
-    let mut fields = Fields::read(request, Reading::Lenient).await?;
-    let token = match fields.text("token")? {
-        Some(token) => token,
-        None => bearer(&header)
-            .ok_or_else(|| Problem::missing_credentials("send the token that the claim was answered with"))?
-            .to_owned(),
+/// Who calls, proved, and what it says.
+struct Holder {
+    id: ClaimId,
+    fence: Fence,
+    fields: Fields,
+    /// Why the body is not among the fields. The token is what counts: done and heartbeat go on without it.
+    unread: Option<Unread>,
+}
+
+/// The token may stand in the URL, in the body or in the `Authorization` header. What stands in the head is checked
+/// before the body is read.
+async fn holder(state: &AppState, id: &str, request: Request) -> Result<Holder, Problem> {
+    let (parts, body) = request.into_parts();
+    let mut fields = Fields::query_leniently(&parts.uri)?;
+    let header = bearer(&parts.headers);
+    let proved = match fields.text("token")? {
+        Some(token) => Some(read_token(state, id, &token)?),
+        // A tool may send a token of its own there, and the claim's in the body.
+        None => header.and_then(|token| read_token(state, id, token).ok()),
     };
-    let foreign =
-        || Problem::invalid_token("use the done_url, error_url and heartbeat_url of the claim's own answer");
+    let unread = fields.add_body(&parts, body).await?;
+    let (id, fence) = match (proved, fields.text("token")) {
+        (Some(proved), _) => proved,
+        (None, Ok(Some(token))) => read_token(state, id, &token)?,
+        (None, Err(problem)) => return Err(problem),
+        (None, Ok(None)) => {
+            return Err(match (unread, header) {
+                (Some(why), _) => why.into(),
+                (None, Some(_)) => foreign(),
+                (None, None) => {
+                    Problem::missing_credentials("send the token that the claim was answered with")
+                }
+            });
+        }
+    };
+    Ok(Holder { id, fence, fields, unread })
+}
+
+fn read_token(state: &AppState, id: &str, token: &str) -> Result<(ClaimId, Fence), Problem> {
     let (named, fence) = state.gate.store().secret().read_token(token.trim()).ok_or_else(foreign)?;
     match ClaimId::parse(id) {
-        Some(id) if id == named => Ok((id, fence, fields)),
+        Some(id) if id == named => Ok((id, fence)),
         _ => Err(foreign()),
     }
+}
+
+fn foreign() -> Problem {
+    Problem::invalid_token("use the done_url, error_url and heartbeat_url of the claim's own answer")
 }
 
 async fn say(

@@ -2,33 +2,77 @@
 //!
 //! No-code tools send numbers as text and empty text for what is missing; both are understood.
 
-use axum::body::Body;
+use std::sync::Arc;
+
+use axum::body::{Body, HttpBody};
 use axum::extract::Request;
-use bytes::Bytes;
+use http::request::Parts;
 use http::{HeaderMap, Uri, header};
-use http_body_util::{BodyExt, LengthLimitError, Limited};
+use http_body_util::BodyExt;
 use oncegate_core::limits;
 use serde_json::{Map, Value};
 
+use super::budget::Share;
 use super::problem::Problem;
 
-/// Reads a body within a limit of size and time.
+/// Why a body was not read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unread {
+    TooLarge {
+        max: usize,
+    },
+    TooSlow,
+    BrokenOff,
+    /// Others take up the memory that there is for bodies.
+    NoRoom,
+}
+
+impl From<Unread> for Problem {
+    fn from(why: Unread) -> Self {
+        match why {
+            Unread::TooLarge { max } => Self::body_too_large(format!("the body is larger than {max} bytes")),
+            Unread::TooSlow => Self::body_timeout(format!(
+                "the body did not arrive within {} s",
+                limits::BODY_READ_TIME_MAX.as_secs()
+            )),
+            Unread::BrokenOff => Self::unreadable_body("the body broke off"),
+            Unread::NoRoom => Self::overloaded(
+                "too many large bodies arrive at this moment; nothing was written, send it again",
+            ),
+        }
+    }
+}
+
+/// Reads a body within a limit of size and time, and within what all bodies together may take up.
 ///
 /// # Errors
-/// Too large, too slow, or broken off.
-pub(crate) async fn read_body(body: Body, max: usize) -> Result<Bytes, Problem> {
-    let read = Limited::new(body, max).collect();
-    match tokio::time::timeout(limits::BODY_READ_TIME_MAX, read).await {
-        Err(_) => Err(Problem::body_timeout(format!(
-            "the body did not arrive within {} s",
-            limits::BODY_READ_TIME_MAX.as_secs()
-        ))),
-        Ok(Ok(collected)) => Ok(collected.to_bytes()),
-        Ok(Err(e)) if e.is::<LengthLimitError>() => {
-            Err(Problem::body_too_large(format!("the body is larger than {max} bytes")))
-        }
-        Ok(Err(_)) => Err(Problem::unreadable_body("the body broke off")),
+/// Too large, too slow, broken off, or too much for now.
+pub(crate) async fn read_body(parts: &Parts, body: Body, max: usize) -> Result<Vec<u8>, Unread> {
+    let share = parts.extensions.get::<Arc<Share>>();
+    let read = tokio::time::timeout(limits::BODY_READ_TIME_MAX, collect(share, body, max));
+    read.await.unwrap_or(Err(Unread::TooSlow))
+}
+
+async fn collect(share: Option<&Arc<Share>>, mut body: Body, max: usize) -> Result<Vec<u8>, Unread> {
+    // Announced to be too large: not a byte of it is of use.
+    if body.size_hint().lower() > max as u64 {
+        return Err(Unread::TooLarge { max });
     }
+    let counted = |bytes: usize| bytes.saturating_sub(limits::BODY_BYTES_FREE);
+    let mut bytes = Vec::new();
+    while let Some(frame) = body.frame().await {
+        let Ok(data) = frame.map_err(|_| Unread::BrokenOff)?.into_data() else { continue };
+        let size = bytes.len() + data.len();
+        if size > max {
+            return Err(Unread::TooLarge { max });
+        }
+        let more = counted(size) - counted(bytes.len());
+        if more > 0 && share.is_some_and(|share| !share.take(more)) {
+            return Err(Unread::NoRoom);
+        }
+        bytes.extend_from_slice(&data);
+    }
+    Ok(bytes)
 }
 
 /// The fields of one request.
@@ -39,7 +83,7 @@ pub(crate) struct Fields {
 
 /// How strictly a body is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reading {
+enum Reading {
     /// What is not understood is refused.
     Strict,
     /// The token in the URL is what counts: a finish call is not refused for its body.
@@ -47,21 +91,25 @@ pub(crate) enum Reading {
 }
 
 impl Fields {
-    /// Query string and body of a request.
-    pub(crate) async fn read(request: Request, reading: Reading) -> Result<Self, Problem> {
+    /// Query string and body of a request, strictly.
+    pub(crate) async fn read(request: Request) -> Result<Self, Problem> {
         let (parts, body) = request.into_parts();
-        let mut fields = Self { fields: form(query_of(&parts.uri), reading)? };
-        let body = match read_body(body, limits::API_BODY_BYTES_MAX).await {
-            Ok(body) => body,
-            Err(_) if reading == Reading::Lenient => Bytes::new(),
-            Err(problem) => return Err(problem),
-        };
-        match Self::body(&parts.headers, &body, reading) {
-            Ok(body) => fields.merge(body, reading)?,
-            Err(_) if reading == Reading::Lenient => {}
-            Err(problem) => return Err(problem),
-        }
+        let mut fields = Self::query(&parts.uri)?;
+        let body = read_body(&parts, body, limits::API_BODY_BYTES_MAX).await?;
+        fields.merge(Self::body(&parts.headers, &body, Reading::Strict)?, Reading::Strict)?;
         Ok(fields)
+    }
+
+    /// What the body adds to the query string, leniently; and why it could not be read, if so.
+    pub(crate) async fn add_body(&mut self, parts: &Parts, body: Body) -> Result<Option<Unread>, Problem> {
+        let body = match read_body(parts, body, limits::API_BODY_BYTES_MAX).await {
+            Ok(body) => body,
+            Err(why) => return Ok(Some(why)),
+        };
+        if let Ok(body) = Self::body(&parts.headers, &body, Reading::Lenient) {
+            self.merge(body, Reading::Lenient)?;
+        }
+        Ok(None)
     }
 
     /// The query string alone.
@@ -69,7 +117,16 @@ impl Fields {
     /// # Errors
     /// A field is given twice.
     pub(crate) fn query(uri: &Uri) -> Result<Self, Problem> {
-        Ok(Self { fields: form(query_of(uri), Reading::Strict)? })
+        Self::query_as(uri, Reading::Strict)
+    }
+
+    /// The query string alone, of two different values the first.
+    pub(crate) fn query_leniently(uri: &Uri) -> Result<Self, Problem> {
+        Self::query_as(uri, Reading::Lenient)
+    }
+
+    fn query_as(uri: &Uri, reading: Reading) -> Result<Self, Problem> {
+        Ok(Self { fields: form(uri.query().unwrap_or_default().as_bytes(), reading)? })
     }
 
     fn body(headers: &HeaderMap, body: &[u8], reading: Reading) -> Result<Map<String, Value>, Problem> {
@@ -156,10 +213,6 @@ impl Fields {
             Some(name) => Err(Problem::field(name, format!("is not known here; this call takes {takes}"))),
         }
     }
-}
-
-fn query_of(uri: &Uri) -> &[u8] {
-    uri.query().unwrap_or_default().as_bytes()
 }
 
 /// Nobody can tell which of two values is meant; where that must not matter, the first counts.

@@ -9,14 +9,16 @@ use http::HeaderMap;
 use oncegate_core::decide::StopReason;
 use oncegate_core::key::RecordName;
 use oncegate_core::limits;
-use oncegate_core::webhook::{self, Headers, Reading as Read};
+use oncegate_core::time::Timestamp;
+use oncegate_core::webhook::{self, Headers, Provider, Reading as Read, SignatureError};
 use oncegate_runner::gatekeeper::Gatekeeper;
 use oncegate_store::api::{AdmitCall, AdmitEvent, Admitted, DeliveryRow, Release, UnverifiedCall, Workspace};
 use serde_json::{Value, json};
 
 use super::AppState;
 use super::acts::Doing;
-use super::input::read_body;
+use super::budget::Share;
+use super::input::{Unread, read_body};
 use super::problem::Problem;
 use crate::config::Source;
 
@@ -34,24 +36,115 @@ pub(crate) async fn deliver(
         )));
     };
     let (parts, body) = request.into_parts();
-    let body = read_body(body, limits::INTAKE_BODY_BYTES_MAX).await?;
     let headers = headers(&parts.headers);
-    let request = webhook::Request { headers: &headers, body: &body };
-    let now = state.gate.store().now().wall;
-    if let Err(error) = source.provider.verify(&request, &source.secrets, now) {
-        tracing::debug!(source = name, %error, "a signature does not verify");
-        keep_unverified(&state.gate, &name, source, &headers, &body, &error.to_string()).await;
+    if let Err(error) = check_head(source, &headers, state.gate.store().now().wall) {
+        tracing::debug!(source = name, %error, "a signature does not verify, whatever the body");
+        let (body, reason) = match read_body(&parts, body, limits::UNSIGNED_BODY_BYTES_MAX).await {
+            Ok(body) => (body, error.to_string()),
+            Err(Unread::TooLarge { max }) => {
+                (vec![], format!("{error} (the body is larger than {max} bytes and was not read)"))
+            }
+            Err(why) => return Err(why.into()),
+        };
+        keep_unverified(&state.gate, &name, source, &headers, body, reason).await;
         return Err(Problem::invalid_signature(error));
     }
-    match source.provider.read(&request, &name, source.key_fields.as_deref()) {
-        Read::Handshake => Ok(Json(json!({ "status": "handshake" })).into_response()),
-        Read::Events(events) => {
-            let call = admit_call(&state, &name, source, &headers, &body, events);
-            let admitted = state.gate.admit(call).await?;
+    let body = read_body(&parts, body, body_max(&source.provider)).await?;
+    let arrived = Arrived { name, headers, body, now: state.gate.store().now().wall };
+    let verdict = if arrived.body.len() <= limits::BODY_BYTES_FREE {
+        judge(&state, source, arrived)
+    } else {
+        judge_apart(&state, arrived, parts.extensions.get().cloned()).await?
+    };
+    match verdict {
+        Verdict::Unverified { arrived: Arrived { name, headers, body, .. }, error } => {
+            tracing::debug!(source = name, %error, "a signature does not verify");
+            let (body, reason) = match body.len() {
+                size if size > UNVERIFIED_BODY_MAX => {
+                    (vec![], format!("{error} (the body of {size} bytes was not kept)"))
+                }
+                _ => (body, error.to_string()),
+            };
+            keep_unverified(&state.gate, &name, source, &headers, body, reason).await;
+            Err(Problem::invalid_signature(error))
+        }
+        Verdict::Handshake => Ok(Json(json!({ "status": "handshake" })).into_response()),
+        Verdict::Events(call) => {
+            let name = call.source.clone();
+            let admitted = state.gate.admit(*call).await?;
             tracing::debug!(source = name, ?admitted, "delivery");
             Ok(Json(acknowledged(&admitted)).into_response())
         }
     }
+}
+
+/// How large a body may be. GitHub's hold whole pushes; everybody else sends forms and orders.
+fn body_max(provider: &Provider) -> usize {
+    match provider {
+        Provider::Github => limits::INTAKE_GITHUB_BODY_BYTES_MAX,
+        _ => limits::INTAKE_BODY_BYTES_MAX,
+    }
+}
+
+/// Refuses what no body could make right: a signature that is missing, not one, or of another day.
+fn check_head(source: &Source, headers: &Headers, now: Timestamp) -> Result<(), SignatureError> {
+    let empty = webhook::Request { headers, body: b"" };
+    let usable = || source.secrets.iter().any(|secret| source.provider.check_secret(secret).is_ok());
+    match source.provider.verify(&empty, &source.secrets, now) {
+        Ok(()) | Err(SignatureError::Mismatch { .. }) => Ok(()),
+        // Told in place of a mismatch where one of several secrets cannot be used.
+        Err(SignatureError::BadSecret { .. }) if usable() => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// A request that arrived whole.
+struct Arrived {
+    name: String,
+    headers: Headers,
+    body: Vec<u8>,
+    now: Timestamp,
+}
+
+enum Verdict {
+    Unverified { arrived: Arrived, error: SignatureError },
+    Handshake,
+    Events(Box<AdmitCall>),
+}
+
+fn judge(state: &AppState, source: &Source, arrived: Arrived) -> Verdict {
+    let request = webhook::Request { headers: &arrived.headers, body: &arrived.body };
+    if let Err(error) = source.provider.verify(&request, &source.secrets, arrived.now) {
+        return Verdict::Unverified { arrived, error };
+    }
+    match source.provider.read(&request, &arrived.name, source.key_fields.as_deref()) {
+        Read::Handshake => Verdict::Handshake,
+        Read::Events(events) => {
+            let Arrived { name, headers, body, .. } = arrived;
+            Verdict::Events(Box::new(admit_call(state, &name, source, &headers, body, events)))
+        }
+    }
+}
+
+/// Judges a large body where it keeps nobody waiting. If the sender hangs up, the work goes on to its end, and with it
+/// the body's share of the memory.
+async fn judge_apart(
+    state: &Arc<AppState>,
+    arrived: Arrived,
+    share: Option<Arc<Share>>,
+) -> Result<Verdict, Problem> {
+    let fault = |error: &dyn std::fmt::Display| {
+        tracing::error!(%error, "a delivery could not be judged");
+        Problem::internal("the delivery could not be judged; the server's log says why")
+    };
+    let turn = Arc::clone(&state.large_bodies).acquire_owned().await.map_err(|e| fault(&e))?;
+    let state = Arc::clone(state);
+    let judged = tokio::task::spawn_blocking(move || {
+        let verdict = state.sources.get(&arrived.name).map(|source| judge(&state, source, arrived));
+        drop((turn, share));
+        verdict
+    });
+    judged.await.map_err(|e| fault(&e))?.ok_or_else(|| fault(&"its source is gone"))
 }
 
 /// Accepted and duplicate both get exactly 200: whatever else a sender might do with another answer is worse.
@@ -72,7 +165,7 @@ fn admit_call(
     name: &str,
     source: &Source,
     headers: &Headers,
-    body: &[u8],
+    body: Vec<u8>,
     events: Vec<webhook::Event>,
 ) -> AdmitCall {
     let template = state.gate.book().automation(&source.automation).record;
@@ -82,7 +175,8 @@ fn admit_call(
             let record = template.as_deref().map(|t| record(t, &event.payload)).transpose();
             let (identity, record) = match (event.identity, record) {
                 (Ok(key), Ok(record)) => (Ok(key), record),
-                (Ok(_), Err(why)) => (Err(why), None),
+                // Named, so that two events are two rows although their bodies are equal.
+                (Ok(key), Err(why)) => (Err(format!("{why} (key {key})")), None),
                 (Err(none), _) => (Err(none.to_string()), None),
             };
             AdmitEvent { identity, fingerprint: event.fingerprint, json: event.payload.to_string(), record }
@@ -93,7 +187,7 @@ fn admit_call(
         source: name.to_owned(),
         automation: source.automation.clone(),
         headers: stored_headers(headers),
-        body: body.to_vec(),
+        body,
         events,
         releases: None,
         actor: format!("source:{name}"),
@@ -110,13 +204,9 @@ async fn keep_unverified(
     name: &str,
     source: &Source,
     headers: &Headers,
-    body: &[u8],
-    reason: &str,
+    body: Vec<u8>,
+    reason: String,
 ) {
-    let (body, reason) = match body.len() > UNVERIFIED_BODY_MAX {
-        true => (vec![], format!("{reason} (the body of {} bytes was not kept)", body.len())),
-        false => (body.to_vec(), reason.to_owned()),
-    };
     let call = UnverifiedCall {
         workspace: Workspace::DEFAULT,
         source: name.to_owned(),
@@ -191,5 +281,5 @@ fn released(state: &AppState, row: &DeliveryRow, source: &Source) -> Result<Admi
     if let Some(why) = events.iter().find_map(|e| e.identity.as_ref().err()) {
         return Err(Problem::invalid_field(format!("it still has no identity: {why}")));
     }
-    Ok(admit_call(state, &row.source, source, &headers, &body, events))
+    Ok(admit_call(state, &row.source, source, &headers, body, events))
 }

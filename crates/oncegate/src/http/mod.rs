@@ -3,12 +3,15 @@
 mod acts;
 mod answer;
 mod auth;
+mod budget;
 mod claims;
+mod connection;
 mod finish;
 mod input;
 mod intake;
 mod lists;
 mod problem;
+pub(crate) mod server;
 
 use std::collections::HashMap;
 use std::sync::{Arc, RwLock};
@@ -16,7 +19,9 @@ use std::sync::{Arc, RwLock};
 use axum::Router;
 use axum::middleware;
 use axum::routing::{get, post};
+use oncegate_core::limits;
 use oncegate_runner::gatekeeper::Gatekeeper;
+use tokio::sync::Semaphore;
 
 use crate::config::Source;
 use problem::Problem;
@@ -28,11 +33,14 @@ pub(crate) struct AppState {
     /// Where the URLs in answers point to, without a slash at the end.
     pub(crate) base_url: String,
     tokens: RwLock<HashMap<[u8; 32], String>>,
+    /// Turns of large bodies, whose check and parsing take a core and memory.
+    large_bodies: Arc<Semaphore>,
 }
 
 impl AppState {
     pub(crate) fn new(gate: Arc<Gatekeeper>, sources: HashMap<String, Source>, base_url: String) -> Self {
-        Self { gate, sources, base_url, tokens: RwLock::default() }
+        let large_bodies = Arc::new(Semaphore::new(limits::LARGE_BODIES_AT_WORK_MAX));
+        Self { gate, sources, base_url, tokens: RwLock::default(), large_bodies }
     }
 
     fn known_token(&self, hash: &[u8; 32]) -> Option<String> {

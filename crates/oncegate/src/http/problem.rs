@@ -56,6 +56,7 @@ codes! {
     unsupported_content_type = UNSUPPORTED_MEDIA_TYPE, "The body's type is not understood";
     invalid_field = UNPROCESSABLE_ENTITY, "A field is missing or wrong";
     store_unavailable = SERVICE_UNAVAILABLE, "The store cannot take this now";
+    overloaded = SERVICE_UNAVAILABLE, "There is no room for this body now";
     internal = INTERNAL_SERVER_ERROR, "A fault in oncegate";
 }
 

@@ -119,7 +119,6 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
     ];
     prop::collection::vec(op, 1..50)
 }
-
 struct Row {
     claim: Claim,
     /// Of the last attempt, also after its end.
@@ -190,8 +189,10 @@ impl Model {
             _ => None,
         });
         let since = now.wall.before(Policy::default().loop_limit.within);
-        let runs =
-            self.first_runs.iter().filter(|(r, a, at)| Some(r) == record.as_ref() && *a == of && *at > since);
+        let runs = self
+            .first_runs
+            .iter()
+            .filter(|(r, a, at)| Some(r) == record.as_ref() && *a == of && *at > since && *at <= now.wall);
         let asked = decide::run_id_of(request).cloned();
         let constant = asked.is_some()
             && matches!(&claim, Some(Claim { state: State::Processing(Lease { .. }), .. }))
@@ -210,6 +211,7 @@ impl Model {
             flag: FlagSeen::Clear,
             stale_streak: self.streak.get(of).copied().unwrap_or_default(),
             run_id_is_constant: constant,
+            clock_is_doubtful: false,
             boot,
         }
     }
@@ -290,7 +292,9 @@ impl Model {
         let holds = fence == row.claim.fence() && matches!(row.claim.state, State::Processing(_));
         if open {
             *known = outcome;
-            let others = row.steps.iter().any(|s| s.2 == StepOutcome::Unknown);
+            // All are of one step: one that succeeded makes the others' outcomes known.
+            let any = |known| row.steps.iter().any(|s| s.2 == known);
+            let others = !any(StepOutcome::Succeeded) && any(StepOutcome::Unknown);
             let claim = &mut row.claim;
             if outcome == StepOutcome::Succeeded {
                 claim.progress.succeeded = true;
@@ -309,7 +313,11 @@ impl Model {
     fn reap(&mut self, now: Now) {
         for (key, row) in std::mem::take(&mut self.rows) {
             match row.claim.state {
-                State::Done { at, retain_until } if retain_until <= now.wall => {
+                State::Done { at, retain_until }
+                    if retain_until <= now.wall
+                        && row.claim.mismatch_at.is_none()
+                        && row.claim.late_at.is_none() =>
+                {
                     self.pruned.insert(key, at);
                 }
                 _ => {

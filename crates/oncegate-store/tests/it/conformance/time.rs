@@ -141,13 +141,13 @@ async fn done_is_remembered_until_its_retention_ends_whatever_the_reaper_does() 
             bench.say_with(&first.token.unwrap(), Call::Done, Some("\"old\"")).await;
             let done = bench.clock.read().wall;
             for after in [MINUTE * 11, HOUR * 26, HOUR * 72, DAY * 90 - HOUR] {
-                bench.clock.set_wall(done.after(after));
+                bench.clock.advance(done.after(after).since(bench.clock.read().wall));
                 if reaping {
                     assert_eq!(bench.reap(100).await.unwrap(), 0);
                 }
                 assert_eq!(bench.answer(caller("s_1001").with("old")).await, "stop duplicate", "{after:?}");
             }
-            bench.clock.set_wall(done.after(DAY * 90));
+            bench.clock.advance(done.after(DAY * 90).since(bench.clock.read().wall));
             if reaping {
                 assert_eq!(bench.reap(100).await.unwrap(), 1);
                 assert!(bench.show(first.id).await.unwrap().is_none());
@@ -176,6 +176,42 @@ async fn a_flow_done_at_its_claim_forgets_its_old_result_with_its_retention() {
     }
 }
 
+/// A clock that runs months ahead for some minutes must not wipe the memory of what is done.
+#[tokio::test]
+async fn nothing_is_forgotten_on_the_word_of_a_clock_that_leapt() {
+    for bench in benches() {
+        let first = bench.ask(caller("k")).await;
+        bench.say(&first.token.unwrap(), Call::Done).await;
+        let right = bench.clock.read().wall;
+        bench.clock.set_wall(right.after(DAY * 91));
+        assert_eq!(bench.answer(caller("k")).await, "stop duplicate", "before the first tick");
+        bench.live(MINUTE * 11).await;
+        assert_eq!(bench.reap(100).await.unwrap(), 0);
+        assert_eq!(bench.answer(caller("k")).await, "stop duplicate");
+        bench.clock.set_wall(right.after(MINUTE * 11));
+        bench.live(MINUTE).await;
+        assert_eq!(bench.answer(caller("k")).await, "stop duplicate");
+        // A clock that keeps its word is believed in the end.
+        bench.clock.set_wall(right.after(DAY * 91));
+        bench.tick().await.unwrap();
+        bench.clock.advance(HOUR * 6);
+        assert_eq!(bench.answer(caller("k")).await, "run first_after_retention");
+    }
+}
+
+/// A late look at a claim's old token, or another payload under its key, waits for a person however old it is.
+#[tokio::test]
+async fn what_is_marked_for_a_person_outlives_retention() {
+    for bench in benches() {
+        let first = bench.ask(caller("k").with("a")).await;
+        bench.say(&first.token.unwrap(), Call::Done).await;
+        assert_eq!(bench.answer(caller("k").with("b")).await, "stop payload_mismatch");
+        bench.clock.advance(DAY * 400);
+        assert_eq!(bench.reap(100).await.unwrap(), 0);
+        assert_eq!(bench.seen(first.id).await.inbox, Some(InboxList::Mismatch));
+    }
+}
+
 #[tokio::test]
 async fn a_pruned_key_is_known_for_two_years() {
     let known = limits::PRUNED_KEPT_FOR;
@@ -184,9 +220,10 @@ async fn a_pruned_key_is_known_for_two_years() {
             let first = bench.ask(caller("k")).await;
             bench.say(&first.token.unwrap(), Call::Done).await;
             let done = bench.clock.read().wall;
-            bench.clock.set_wall(done.after(DAY * 90));
+            bench.clock.advance(done.after(DAY * 90).since(bench.clock.read().wall));
             assert_eq!(bench.reap(100).await.unwrap(), 1);
-            bench.clock.set_wall(done.after(after));
+            // From when it was pruned, however long it was remembered before.
+            bench.clock.advance(after);
             bench.reap(100).await.unwrap();
             assert_eq!(bench.answer(caller("k")).await, answer, "{after:?}");
         }

@@ -2,7 +2,10 @@
 
 mod acts;
 mod claiming;
+mod connections;
 mod finishing;
+mod headers;
 mod lists;
 mod problems;
+mod unfinished;
 mod waiting;

@@ -2,6 +2,7 @@
 
 mod client;
 mod clock;
+mod raw;
 mod receiver;
 mod sign;
 
@@ -11,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use oncegate::app::{self, Options, Running, StartError};
+use oncegate::app::{self, Limits, Options, Running, StartError};
 use oncegate::config::{self, Environment};
 use oncegate_core::secret::Secret;
 use oncegate_core::time::{Tick, Timestamp};
@@ -21,6 +22,7 @@ use tokio::runtime::Runtime;
 
 pub(crate) use client::{Claimed, Client, json_body, query, send};
 pub(crate) use clock::TestClock;
+pub(crate) use raw::Raw;
 pub(crate) use receiver::{Hold, Receiver, Reply};
 pub(crate) use sign::{Signed, base64, hex, hmac_sha256};
 
@@ -70,6 +72,7 @@ pub(crate) struct Setup {
     vars: Vars,
     wall: Timestamp,
     max_bytes: Option<u64>,
+    limits: Limits,
 }
 
 impl Setup {
@@ -85,7 +88,7 @@ impl Setup {
     /// A gate that calls nobody.
     pub(crate) fn alone(yaml: &str) -> Self {
         let vars = Vars([("ORDERS".to_owned(), sign::ORDERS.to_owned())].into());
-        Self { yaml: yaml.to_owned(), vars, wall: at(MORNING), max_bytes: None }
+        Self { yaml: yaml.to_owned(), vars, wall: at(MORNING), max_bytes: None, limits: Limits::default() }
     }
 
     pub(crate) fn var(mut self, name: &str, value: &str) -> Self {
@@ -100,6 +103,11 @@ impl Setup {
 
     pub(crate) fn max_bytes(mut self, bytes: u64) -> Self {
         self.max_bytes = Some(bytes);
+        self
+    }
+
+    pub(crate) fn limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
         self
     }
 
@@ -125,6 +133,7 @@ async fn start(setup: &Setup, data: &Path, listen: SocketAddr, clock: &Arc<TestC
         admin_token: Some(Secret::new(ADMIN)),
         clock: Arc::clone(clock) as _,
         max_bytes: setup.max_bytes,
+        limits: setup.limits,
     };
     // What was killed lets go of its directory and its port only once the last of its tasks is gone.
     let running = eventually("the gate starts", async || match runtime.spawn(app::start(options())).await {
