@@ -437,6 +437,17 @@ pub struct Page<T> {
     pub next: Option<i64>,
 }
 
+/// What became of a new name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Renamed {
+    /// Written.
+    Written,
+    /// There is none of the old name, or not any more.
+    Nothing,
+    /// Both names have claims of their own; two memories cannot become one.
+    BothKnown,
+}
+
 /// Work that the runner may take.
 #[derive(Clone, Debug)]
 pub struct Due {
@@ -480,6 +491,13 @@ pub trait Store: Send + Sync {
         actor: String,
     ) -> Result<bool, StoreError>;
 
+    /// Gives an automation another name; what was done under the old one stays done.
+    async fn rename_automation(
+        &self,
+        workspace: Workspace,
+        from: AutomationName,
+        to: AutomationName,
+    ) -> Result<Renamed, StoreError>;
     /// Whether an automation of this name has been seen.
     async fn knows_automation(
         &self,

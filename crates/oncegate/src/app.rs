@@ -6,14 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use oncegate_connect::Caller;
-use oncegate_core::key::sha256;
+use oncegate_core::key::{AutomationName, sha256};
 use oncegate_core::secret::Secret;
 use oncegate_runner::book::Book;
 use oncegate_runner::engine::{self, Engine};
 use oncegate_runner::entropy;
 use oncegate_runner::flow::Action;
 use oncegate_runner::gatekeeper::Gatekeeper;
-use oncegate_store::api::Store;
+use oncegate_store::api::{Renamed, Store, Workspace};
 use oncegate_store::clock::Clock;
 use oncegate_store::sqlite::{self, SqliteStore};
 use tokio::net::TcpListener;
@@ -100,7 +100,7 @@ const REQUESTS_DRAIN: Duration = Duration::from_secs(3);
 /// The store, the port or the settings.
 pub async fn start(options: Options) -> Result<Running, StartError> {
     let caller = caller(&options.config)?;
-    let Config { public_url, sources, automations, allow_private: _, concurrency } = options.config;
+    let Config { public_url, sources, automations, renamed, allow_private: _, concurrency } = options.config;
     // Before anything is written: a token made by a start that fails for its port would never be seen.
     let unusable = |e: std::io::Error| StartError::Listen { address: options.listen, message: e.to_string() };
     let listener = TcpListener::bind(options.listen).await.map_err(unusable)?;
@@ -117,6 +117,7 @@ pub async fn start(options: Options) -> Result<Running, StartError> {
         },
     )?;
     let store: Arc<dyn Store> = Arc::new(store);
+    rename(store.as_ref(), renamed).await?;
     let new_token = first_token(store.as_ref(), options.admin_token.as_ref()).await?;
     if public_url.is_none() && !address.ip().is_loopback() {
         tracing::warn!(
@@ -171,6 +172,22 @@ pub fn caller(config: &Config) -> Result<Caller, StartError> {
 
 /// Claims worked on at the same time unless declared: steps wait for others, they do not compute.
 const CONCURRENCY: usize = 64;
+
+/// Renaming an automation never forgets what was done (DESIGN §2).
+async fn rename(store: &dyn Store, renamed: Vec<(AutomationName, AutomationName)>) -> Result<(), StartError> {
+    for (from, to) in renamed {
+        match store.rename_automation(Workspace::DEFAULT, from.clone(), to.clone()).await? {
+            Renamed::Written => {
+                tracing::info!("the automation `{from}` is called `{to}` now; what it did is remembered")
+            }
+            Renamed::Nothing => {}
+            Renamed::BothKnown => tracing::warn!(
+                "`{to}` was `{from}`, but both have run: what was done under `{from}` is not known to `{to}`"
+            ),
+        }
+    }
+    Ok(())
+}
 
 /// Makes the first admin token, or takes the chosen one. Only its hash is stored.
 async fn first_token(store: &dyn Store, chosen: Option<&Secret>) -> Result<Option<String>, StartError> {

@@ -7,7 +7,7 @@ use rusqlite::params;
 use super::row::{self, Extra};
 use super::transition::{Context, gone};
 use crate::StoreError;
-use crate::api::{ActCall, Acted, Workspace};
+use crate::api::{ActCall, Acted, Renamed, Workspace};
 
 impl Context<'_> {
     /// A person's act, with its audit row.
@@ -51,5 +51,30 @@ impl Context<'_> {
             self.audit(workspace, actor, action, name.as_str(), reason, None)?;
         }
         Ok(changed > 0)
+    }
+
+    pub(super) fn rename_automation(
+        &self,
+        workspace: Workspace,
+        from: &AutomationName,
+        to: &AutomationName,
+    ) -> Result<Renamed, StoreError> {
+        let Some(id) = super::queries::automation(self.db, workspace, from)? else {
+            return Ok(Renamed::Nothing);
+        };
+        if super::queries::automation(self.db, workspace, to)?.is_some() {
+            return Ok(Renamed::BothKnown);
+        }
+        // Claims know their automation by number, so their ids and keys stay as they are.
+        self.db.execute("UPDATE automations SET name = ?2 WHERE id = ?1", params![id, to.as_str()])?;
+        self.audit(
+            workspace,
+            "configuration",
+            "rename",
+            from.as_str(),
+            "declared in oncegate.yaml",
+            Some(to.as_str()),
+        )?;
+        Ok(Renamed::Written)
     }
 }

@@ -20,7 +20,8 @@ use super::{intake, migrations, queries, row, schema_meta, upkeep};
 use crate::StoreError;
 use crate::api::{
     ActCall, Acted, AdmitCall, Admitted, AuditRow, ClaimCall, ClaimView, Claimed, DeliveryRow, Due, Filter,
-    FinishCall, HistoryRow, Page, PolicyBook, StepBegin, StepEnd, Store, UnverifiedCall, Work, Workspace,
+    FinishCall, HistoryRow, Page, PolicyBook, Renamed, StepBegin, StepEnd, Store, UnverifiedCall, Work,
+    Workspace,
 };
 use crate::clock::{Clock, LeaseClock};
 
@@ -230,6 +231,15 @@ impl Store for SqliteStore {
             cx.set_paused(workspace, &automation, paused, &reason, &actor)
         })
         .await
+    }
+
+    async fn rename_automation(
+        &self,
+        workspace: Workspace,
+        from: AutomationName,
+        to: AutomationName,
+    ) -> Result<Renamed, StoreError> {
+        self.transact(Manner::ASKING, move |cx| cx.rename_automation(workspace, &from, &to)).await
     }
 
     async fn knows_automation(

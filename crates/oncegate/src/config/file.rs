@@ -82,6 +82,8 @@ pub(super) struct AutomationFile {
     #[serde(default)]
     loop_limit: Option<Spanned<LoopFile>>,
     #[serde(default)]
+    pub(super) was: Vec<Spanned<String>>,
+    #[serde(default)]
     pub(super) record: Option<Spanned<String>>,
     #[serde(default, deserialize_with = "steps")]
     pub(super) steps: Vec<StepFile>,

@@ -30,6 +30,8 @@ pub struct Config {
     pub sources: HashMap<String, Source>,
     /// By folded name.
     pub automations: HashMap<AutomationName, Automation>,
+    /// Automations that were called otherwise before: old name, new name.
+    pub renamed: Vec<(AutomationName, AutomationName)>,
     /// Private addresses that steps may call.
     pub allow_private: Vec<PrivateAllowance>,
     /// Claims worked on at the same time.
@@ -120,6 +122,7 @@ pub fn parse(text: &str, path: &Path, environment: &dyn Environment) -> Result<C
     let base = path.parent().unwrap_or(Path::new("."));
     let secrets = secrets::Secrets { environment, base };
     let automations = automations(&file, &secrets, &at)?;
+    let renamed = renamed(&file, &automations, &at)?;
     let sources = sources(&file, &secrets, &automations, &at)?;
     if let Some(url) = &file.public_url
         && let Some(why) = steps::wrong_url(&url.value)
@@ -136,6 +139,7 @@ pub fn parse(text: &str, path: &Path, environment: &dyn Environment) -> Result<C
         public_url: file.public_url.map(|url| url.value.trim_end_matches('/').to_owned()),
         sources,
         automations,
+        renamed,
         allow_private: file.outgoing.allow_private,
         concurrency: file.runner.concurrency.map(|n| n.value),
     })
@@ -175,6 +179,28 @@ fn automations(
         }
     }
     Ok(automations)
+}
+
+fn renamed(
+    file: &file::File,
+    automations: &HashMap<AutomationName, Automation>,
+    at: At<'_>,
+) -> Result<Vec<(AutomationName, AutomationName)>, ConfigError> {
+    let mut renamed = vec![];
+    for (name, declared) in &file.automations {
+        for old in &declared.was {
+            let wrong = |why: String| at(old.referenced, why);
+            let from = AutomationName::try_from(old.value.as_str()).map_err(|e| wrong(e.to_string()))?;
+            let to = AutomationName::try_from(name.value.as_str()).map_err(|e| wrong(e.to_string()))?;
+            if automations.contains_key(&from) || renamed.iter().any(|(known, _)| *known == from) {
+                return Err(wrong(format!(
+                    "`{from}` is declared as well; an old name belongs to one automation"
+                )));
+            }
+            renamed.push((from, to));
+        }
+    }
+    Ok(renamed)
 }
 
 fn sources(

@@ -6,7 +6,7 @@ use std::task::Poll;
 use oncegate_core::inbox::InboxList;
 use oncegate_core::limits;
 use oncegate_store::StoreError;
-use oncegate_store::api::{ClaimCall, Claimed};
+use oncegate_store::api::{ClaimCall, Claimed, Renamed};
 
 use super::*;
 
@@ -317,5 +317,22 @@ async fn api_tokens_are_known_by_their_hash() {
         assert!(bench.has_api_tokens().await.unwrap());
         assert_eq!(bench.api_token([1; 32]).await.unwrap().as_deref(), Some("admin"));
         assert_eq!(bench.api_token([2; 32]).await.unwrap(), None);
+    }
+}
+
+/// Renaming never forgets what was done (DESIGN §2); two memories never become one.
+#[tokio::test]
+async fn a_renamed_automation_knows_what_it_did() {
+    for bench in benches() {
+        let first = bench.ask(caller("k").of("old")).await;
+        bench.say(&first.token.unwrap(), Call::Done).await;
+        let rename =
+            async |from, to| bench.rename_automation(WS, automation(from), automation(to)).await.unwrap();
+        assert_eq!(rename("old", "new").await, Renamed::Written);
+        assert_eq!(bench.answer(caller("k").of("new")).await, "stop duplicate");
+        assert_eq!(rename("old", "new").await, Renamed::Nothing, "as at every later start");
+        assert_eq!(bench.answer(caller("k").of("old")).await, "run first", "the old name is free");
+        assert_eq!(rename("old", "new").await, Renamed::BothKnown);
+        assert_eq!(bench.answer(caller("k").of("new")).await, "stop duplicate");
     }
 }

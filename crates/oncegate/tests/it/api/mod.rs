@@ -7,5 +7,6 @@ mod finishing;
 mod headers;
 mod lists;
 mod problems;
+mod renaming;
 mod unfinished;
 mod waiting;
