@@ -12,4 +12,5 @@ mod config;
 mod forward;
 mod harness;
 mod intake;
+mod promises;
 mod tidy;
