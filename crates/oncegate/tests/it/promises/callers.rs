@@ -71,6 +71,7 @@ async fn a_call_that_waits_is_one_stop_however_often_it_looks_and_wakes_when_the
         assert!(!waiter.is_finished(), "{key}");
         let ended = gate.now();
         gate.api.done(&holder).await.ok();
+        eventually("it is woken", async || waiter.is_finished().then_some(())).await;
         waiter.await.unwrap().is(ends);
         assert_eq!(gate.now(), ended, "{key}: at once");
         assert_eq!(stops(&gate, &id).await, 1, "{key}");

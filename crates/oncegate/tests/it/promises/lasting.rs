@@ -79,6 +79,23 @@ async fn a_wait_that_the_target_asked_for_goes_on_over_a_restart() {
 }
 
 #[tokio::test]
+async fn waits_that_the_target_asked_for_are_not_counted_as_crashes() {
+    let receiver = Receiver::start().await;
+    let waits = (0..4).map(|_| Reply::retry_after(429, "60"));
+    receiver.script("/one", waits.chain([Reply::Silence, Reply::status(200)]));
+    let mut gate = started(&yaml("", &[step("one", "repeat: by_key, timeout: 240s")]), &receiver).await;
+    for sent in 1..=4 {
+        receiver.got("/one", sent).await;
+        until_due(&gate, &deferred(&gate).await).await;
+    }
+    receiver.got("/one", 5).await;
+    gate.crash();
+    gate.reopen().await;
+    in_state(&gate, 6, "done").await;
+    assert_eq!((receiver.requests().len(), receiver.by_key().len()), (6, 1));
+}
+
+#[tokio::test]
 async fn a_deferred_claim_outlives_a_pause_longer_than_its_ttl() {
     for policy in ["on_stale: retry_once", "on_stale: hold"] {
         let receiver = Receiver::start().await;

@@ -90,6 +90,24 @@ async fn a_renamed_step_that_gets_its_old_name_back_is_remembered() {
 }
 
 #[tokio::test]
+async fn a_step_that_is_merely_removed_holds_nothing_up() {
+    let receiver = Receiver::start().await;
+    receiver.script("/two", [Reply::status(503)]);
+    let steps = [step("one", "repeat: never"), step("two", "repeat: never")];
+    let mut gate = started(&yaml("", &steps), &receiver).await;
+    in_state(&gate, 1, "error").await;
+    let one = format!("      - {}\n", step("one", "repeat: never")).replace("$RECEIVER", &receiver.url());
+    gate.restart_with(|yaml| {
+        assert!(yaml.contains(&one), "{yaml}");
+        yaml.replace(&one, "")
+    })
+    .await;
+    until_due(&gate, &in_state(&gate, 1, "error").await).await;
+    in_state(&gate, 2, "done").await;
+    assert_eq!(counts(&receiver, ["/one", "/two"]), [1, 2]);
+}
+
+#[tokio::test]
 async fn a_step_added_behind_finished_ones_is_sent_once() {
     let receiver = Receiver::start().await;
     receiver.script("/two", [Reply::status(503)]);
