@@ -119,6 +119,7 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
     ];
     prop::collection::vec(op, 1..50)
 }
+
 struct Row {
     claim: Claim,
     /// Of the last attempt, also after its end.
@@ -292,8 +293,8 @@ impl Model {
         let holds = fence == row.claim.fence() && matches!(row.claim.state, State::Processing(_));
         if open {
             *known = outcome;
-            // All are of one step: one that succeeded makes the others' outcomes known.
             let any = |known| row.steps.iter().any(|s| s.2 == known);
+            // All are of one step: one that succeeded makes the others' outcomes known.
             let others = !any(StepOutcome::Succeeded) && any(StepOutcome::Unknown);
             let claim = &mut row.claim;
             if outcome == StepOutcome::Succeeded {
@@ -338,8 +339,7 @@ fn adopt_due(ours: &mut State, theirs: &State) {
 }
 
 async fn play(bench: &mut Bench, ops: Vec<Op>) {
-    let mut model = Model::default();
-    let mut set_back = false;
+    let (mut model, mut set_back) = (Model::default(), false);
     for op in ops {
         set_back |= matches!(op, Op::SetBack(_));
         step(bench, &mut model, &op).await;
