@@ -5,6 +5,7 @@
 
 pub mod claim;
 pub mod decide;
+pub mod decision;
 pub mod fingerprint;
 pub mod finish;
 pub mod inbox;

@@ -18,10 +18,8 @@ type Rule = fn(&[File]) -> Vec<String>;
 type Bad = Vec<(&'static str, &'static str)>;
 
 /// Files longer than [`FILE_LINES_MAX`], each with its own bound and the reason why it is not two files.
-const LONG_FILES: [(&str, usize, &str); 2] = [
-    ("crates/oncegate-core/src/decide.rs", 620, "one ordered table: what comes first must be seen at once"),
-    ("crates/oncegate-store/src/api.rs", 560, "the one contract is one file"),
-];
+const LONG_FILES: [(&str, usize, &str); 1] =
+    [("crates/oncegate-store/src/api.rs", 560, "the one contract is one file")];
 const FILE_LINES_MAX: usize = 500;
 const LINE_CHARS_MAX: usize = 120;
 /// rustfmt does not break string literals; SQL is read by columns, tests by example.
