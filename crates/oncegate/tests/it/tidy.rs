@@ -329,15 +329,17 @@ fn edges(files: &[File]) -> Vec<String> {
 }
 
 fn places(files: &[File]) -> Vec<String> {
-    const PLACES: [&str; 7] =
-        ["/work/", "/home/", "/root/", "../shared", "index.crates.io", "registry.npmjs.org", "pypi.org"];
-    const INDEX: &str = "registry+https://github.com/rust-lang/crates.io-index";
+    // Taken apart, so that this file does not hold what it forbids.
+    const HOSTS: [&str; 3] =
+        [concat!("index.crates", ".io"), concat!("npmjs", ".org"), concat!("pypi", ".org")];
+    const PLACES: [&str; 4] = ["/work/", "/home/", "/root/", "../shared"];
+    const INDEX: &str = concat!("registry+https://github.com/rust-lang/crates", ".io-index");
     judged(files.iter().filter(|f| f.path != ME), File::all, |file, _, line| {
         let source = line.strip_prefix("source = ").map(|source| source.trim_matches('"'));
         if file.path == "Cargo.lock" && source.is_some_and(|source| source != INDEX) {
             return Some("packages come from the public index, not from a mirror".to_owned());
         }
-        let place = PLACES.iter().find(|place| line.contains(**place))?;
+        let place = PLACES.iter().chain(&HOSTS).find(|place| line.contains(**place))?;
         Some(format!("`{place}` is a place on somebody's machine or network"))
     })
 }
