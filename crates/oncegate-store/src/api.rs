@@ -8,10 +8,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use oncegate_core::claim::{Boot, Claim, ProcessingState};
 use oncegate_core::decide::{Decision, Request};
-use oncegate_core::fingerprint::Fingerprint;
 use oncegate_core::finish::{Answer, Call};
 use oncegate_core::inbox::InboxList;
-use oncegate_core::key::{AutomationName, ClaimId, IdempotencyKey, RecordName, StoreSecret};
+use oncegate_core::key::{AutomationName, ClaimId, IdempotencyKey, StoreSecret};
 use oncegate_core::policy::{Jitter, Policy};
 use oncegate_core::reset::{Act, Refusal};
 use oncegate_core::time::{Now, Timestamp};
@@ -19,6 +18,7 @@ use oncegate_core::token::{Fence, Token};
 use serde::Serialize;
 
 use crate::StoreError;
+pub use crate::deliveries::*;
 
 /// One client or team; every key, record and list lives in one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -143,90 +143,6 @@ pub enum Acted {
     Refused(Refusal),
     /// No such claim.
     NotFound,
-}
-
-/// A verified request of a webhook source, with its events.
-#[derive(Clone, Debug)]
-pub struct AdmitCall {
-    /// Whose.
-    pub workspace: Workspace,
-    /// Which source.
-    pub source: String,
-    /// Which automation its events run.
-    pub automation: AutomationName,
-    /// Header names and values as JSON, signatures left out.
-    pub headers: String,
-    /// The body, byte for byte.
-    pub body: Vec<u8>,
-    /// Its events, in order.
-    pub events: Vec<AdmitEvent>,
-    /// The rejected delivery that this releases, which is settled with it.
-    pub releases: Option<Release>,
-    /// For the history.
-    pub actor: String,
-}
-
-/// A person's release of a delivery that waited.
-#[derive(Clone, Debug)]
-pub struct Release {
-    /// Which delivery.
-    pub delivery: i64,
-    /// Why now.
-    pub reason: String,
-}
-
-/// One event of a request.
-#[derive(Clone, Debug)]
-pub struct AdmitEvent {
-    /// Its key, or why it has none.
-    pub identity: Result<IdempotencyKey, String>,
-    /// Of its payload.
-    pub fingerprint: Fingerprint,
-    /// Its payload as JSON.
-    pub json: String,
-    /// The record it touches.
-    pub record: Option<RecordName>,
-}
-
-/// What became of one event.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Admitted {
-    /// Stored; the runner has it.
-    Accepted {
-        /// Its claim.
-        id: ClaimId,
-    },
-    /// Known already; nothing new starts.
-    Stopped {
-        /// Its claim.
-        id: ClaimId,
-        /// Why.
-        reason: oncegate_core::decide::StopReason,
-    },
-    /// Kept with its body; has no identity.
-    Rejected {
-        /// Where to find it.
-        delivery: i64,
-    },
-}
-
-/// A body whose signature did not verify; kept apart, a bounded number and size of them per source. The same body
-/// again is only counted.
-#[derive(Clone, Debug)]
-pub struct UnverifiedCall {
-    /// Whose.
-    pub workspace: Workspace,
-    /// Which source.
-    pub source: String,
-    /// Which automation it would have run.
-    pub automation: AutomationName,
-    /// Header names and values as JSON, with the signatures: they are needed to verify again. Those that do not fit
-    /// into 32 KiB are left out, which the stored reason then says.
-    pub headers: String,
-    /// The body, byte for byte.
-    pub body: Vec<u8>,
-    /// What was wrong.
-    pub reason: String,
 }
 
 /// A call that a step is about to send.
@@ -386,33 +302,6 @@ pub struct AuditRow {
     pub detail: Option<String>,
 }
 
-/// One arrival of an event, and how often the same request came again.
-#[derive(Clone, Debug)]
-pub struct DeliveryRow {
-    /// Rises with time.
-    pub id: i64,
-    /// Which source.
-    pub source: String,
-    /// Which automation.
-    pub automation: AutomationName,
-    /// When it came first; signatures are judged as of then.
-    pub received_at: Timestamp,
-    /// How often the same came again; it is stored once.
-    pub repeats: u64,
-    /// When it came last.
-    pub last_at: Timestamp,
-    /// `accepted`, `duplicate`, `mismatch`, `rejected`, `unverified`, `released`.
-    pub verdict: String,
-    /// Why.
-    pub reason: Option<String>,
-    /// Header names and values as JSON; dropped some time after the release.
-    pub headers: Option<String>,
-    /// The body; dropped with them.
-    pub body: Option<Vec<u8>>,
-    /// When it was released.
-    pub settled_at: Option<Timestamp>,
-}
-
 /// Which claims to list.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
@@ -528,6 +417,8 @@ pub trait Store: Send + Sync {
         before: Option<i64>,
         limit: u32,
     ) -> Result<Page<DeliveryRow>, StoreError>;
+    /// The deliveries of a claim, newest first, without bodies; `limit` at most.
+    async fn deliveries(&self, id: ClaimId, limit: u32) -> Result<Vec<DeliveryRow>, StoreError>;
     /// One delivery, with its body.
     async fn delivery(&self, workspace: Workspace, id: i64) -> Result<Option<DeliveryRow>, StoreError>;
     /// What people did, newest first.

@@ -6,6 +6,7 @@
 
 pub mod api;
 pub mod clock;
+pub mod deliveries;
 mod error;
 pub mod failpoint;
 pub mod sqlite;

@@ -372,6 +372,19 @@ pub(super) fn rejected(
     Ok(Page { rows, next })
 }
 
+/// The deliveries of a claim, without bodies.
+pub(super) fn deliveries(db: &Connection, id: ClaimId, limit: u32) -> Result<Vec<DeliveryRow>, StoreError> {
+    let sql = format!(
+        "{} WHERE claim_id = ?1 ORDER BY id DESC LIMIT ?2",
+        SELECT.replace("headers, body", "NULL AS headers, NULL AS body")
+    );
+    let mut statement = db.prepare_cached(&sql)?;
+    statement
+        .query_map(params![&id.0[..], limit], |r| Ok(read(r)))?
+        .map(|r| r?)
+        .collect::<Result<Vec<_>, StoreError>>()
+}
+
 /// One delivery with its body.
 pub(super) fn delivery(
     db: &Connection,

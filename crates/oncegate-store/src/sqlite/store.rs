@@ -307,6 +307,10 @@ impl Store for SqliteStore {
         self.readers.read(move |db| intake::rejected(db, workspace, before, limit)).await
     }
 
+    async fn deliveries(&self, id: ClaimId, limit: u32) -> Result<Vec<DeliveryRow>, StoreError> {
+        self.readers.read(move |db| intake::deliveries(db, id, limit)).await
+    }
+
     async fn delivery(&self, workspace: Workspace, id: i64) -> Result<Option<DeliveryRow>, StoreError> {
         self.readers.read(move |db| intake::delivery(db, workspace, id)).await
     }

@@ -99,6 +99,9 @@ pub(crate) async fn claim(State(state): State<Arc<AppState>>, Path(id): Path<Str
     let mut shown = answer::claim(&view, store.now());
     shown["result"] = view.result.as_deref().and_then(|r| serde_json::from_str(r).ok()).unwrap_or_default();
     shown["history"] = json!(store.history(id).await?);
+    // A mismatch is judged by what came: `/v1/rejected/{id}` of a delivery shows its body.
+    let deliveries = store.deliveries(id, ROWS_DEFAULT).await?;
+    shown["deliveries"] = deliveries.iter().map(delivery).collect();
     if let Some(work) = store.work(id).await? {
         // What was declared but not started is part of the story of an error.
         let steps: Vec<Value> = flow

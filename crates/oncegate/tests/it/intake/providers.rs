@@ -262,6 +262,13 @@ async fn another_payload_under_one_key_is_listed_and_does_not_run() {
         let said = gate.api.deliver("hook", &sender.event("e1", "changed")).await.ok();
         assert_eq!(said["status"], "stored, not run: payload mismatch", "{}", sender.provider);
         assert_eq!(gate.api.keys_in("mismatch").await, [sender.key]);
+        // What came can be read, to judge it.
+        let [claim] = gate.api.list("inbox=mismatch").await.try_into().unwrap();
+        let shown = gate.api.show(claim["claim_id"].as_str().unwrap()).await;
+        let came =
+            shown["deliveries"].as_array().unwrap().iter().find(|d| d["verdict"] == "mismatch").unwrap();
+        let body = gate.api.get(&format!("/v1/rejected/{}", came["id"])).await.ok()["body"].clone();
+        assert!(body.as_str().is_some_and(|body| !body.is_empty()), "{shown}");
         let claim = gate.api.find("welcome", sender.key).await.unwrap();
         assert_eq!(claim["payload"], (sender.body)("e1", "hello"), "the first one stays");
         assert_eq!(receiver.requests().len(), 1);

@@ -1,0 +1,119 @@
+//! What comes in from webhook sources: requests with their events, what became of them, and what was kept.
+
+use oncegate_core::decide::StopReason;
+use oncegate_core::fingerprint::Fingerprint;
+use oncegate_core::key::{AutomationName, ClaimId, IdempotencyKey, RecordName};
+use oncegate_core::time::Timestamp;
+
+use crate::api::Workspace;
+
+/// A verified request of a webhook source, with its events.
+#[derive(Clone, Debug)]
+pub struct AdmitCall {
+    /// Whose.
+    pub workspace: Workspace,
+    /// Which source.
+    pub source: String,
+    /// Which automation its events run.
+    pub automation: AutomationName,
+    /// Header names and values as JSON, signatures left out.
+    pub headers: String,
+    /// The body, byte for byte.
+    pub body: Vec<u8>,
+    /// Its events, in order.
+    pub events: Vec<AdmitEvent>,
+    /// The rejected delivery that this releases, which is settled with it.
+    pub releases: Option<Release>,
+    /// For the history.
+    pub actor: String,
+}
+
+/// A person's release of a delivery that waited.
+#[derive(Clone, Debug)]
+pub struct Release {
+    /// Which delivery.
+    pub delivery: i64,
+    /// Why now.
+    pub reason: String,
+}
+
+/// One event of a request.
+#[derive(Clone, Debug)]
+pub struct AdmitEvent {
+    /// Its key, or why it has none.
+    pub identity: Result<IdempotencyKey, String>,
+    /// Of its payload.
+    pub fingerprint: Fingerprint,
+    /// Its payload as JSON.
+    pub json: String,
+    /// The record it touches.
+    pub record: Option<RecordName>,
+}
+
+/// What became of one event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Admitted {
+    /// Stored; the runner has it.
+    Accepted {
+        /// Its claim.
+        id: ClaimId,
+    },
+    /// Known already; nothing new starts.
+    Stopped {
+        /// Its claim.
+        id: ClaimId,
+        /// Why.
+        reason: StopReason,
+    },
+    /// Kept with its body; has no identity.
+    Rejected {
+        /// Where to find it.
+        delivery: i64,
+    },
+}
+
+/// A body whose signature did not verify; kept apart, a bounded number and size of them per source. The same body
+/// again is only counted.
+#[derive(Clone, Debug)]
+pub struct UnverifiedCall {
+    /// Whose.
+    pub workspace: Workspace,
+    /// Which source.
+    pub source: String,
+    /// Which automation it would have run.
+    pub automation: AutomationName,
+    /// Header names and values as JSON, with the signatures: they are needed to verify again. Those that do not fit
+    /// into 32 KiB are left out, which the stored reason then says.
+    pub headers: String,
+    /// The body, byte for byte.
+    pub body: Vec<u8>,
+    /// What was wrong.
+    pub reason: String,
+}
+
+/// One arrival of an event, and how often the same request came again.
+#[derive(Clone, Debug)]
+pub struct DeliveryRow {
+    /// Rises with time.
+    pub id: i64,
+    /// Which source.
+    pub source: String,
+    /// Which automation.
+    pub automation: AutomationName,
+    /// When it came first; signatures are judged as of then.
+    pub received_at: Timestamp,
+    /// How often the same came again; it is stored once.
+    pub repeats: u64,
+    /// When it came last.
+    pub last_at: Timestamp,
+    /// `accepted`, `duplicate`, `mismatch`, `rejected`, `unverified`, `released`.
+    pub verdict: String,
+    /// Why.
+    pub reason: Option<String>,
+    /// Header names and values as JSON; dropped some time after the release.
+    pub headers: Option<String>,
+    /// The body; dropped with them.
+    pub body: Option<Vec<u8>>,
+    /// When it was released.
+    pub settled_at: Option<Timestamp>,
+}
