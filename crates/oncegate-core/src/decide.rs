@@ -31,7 +31,7 @@ pub fn decide(facts: &Facts, request: &Request, policy: &Policy, now: Now) -> Ve
     }
 }
 
-const HALF_DONE: &str = "oncegate's own steps have begun this effect and go on with it";
+const HALF_DONE: &str = "oncegate's own steps have begun this effect; it is theirs to go on with";
 
 fn is_half_done_elsewhere(claim: &Claim, request: &Request) -> bool {
     let by_caller = matches!(request.start, Start::Now(Holder::Caller { .. }));

@@ -56,6 +56,16 @@ pub const STOP_HISTORY_ROWS_MAX: u32 = 50;
 pub const UNVERIFIED_KEPT_MAX: u32 = 1_000;
 /// Their bodies and headers, in bytes; like their number per source, so that a flood of one hides no other's.
 pub const UNVERIFIED_KEPT_BYTES_MAX: u64 = 64 * 1024 * 1024;
+/// Largest body with a bad signature that is kept, in bytes: anybody can send one. Larger ones are counted.
+pub const UNVERIFIED_BODY_BYTES_MAX: usize = 1024 * 1024;
+/// Headers kept of such a request, in bytes all together; whole ones, in order.
+pub const UNVERIFIED_HEADERS_BYTES_MAX: usize = 32 * 1024;
+/// How long the body of a released delivery is kept: its claim has the payload.
+pub const RELEASED_BODY_KEPT_FOR: Duration = Duration::from_secs(30 * 24 * 3600);
+/// Longest signature header, in bytes; longer ones are refused before anything is computed.
+pub const SIGNATURE_HEADER_BYTES_MAX: usize = 4096;
+/// Signatures tried in one request: rotation needs two.
+pub const SIGNATURES_MAX: usize = 16;
 /// How long bodies with a bad signature are kept.
 pub const UNVERIFIED_KEPT_FOR: Duration = Duration::from_secs(7 * 24 * 3600);
 /// How long the hash of a pruned key is remembered (DESIGN §2, retention).

@@ -9,11 +9,7 @@ use sha2::Sha512;
 use subtle::ConstantTimeEq;
 
 use super::request::{Headers, Request};
-
-/// Longest signature header that is looked at, in bytes: 16 base64 signatures of 64 bytes, twice over.
-pub const SIGNATURE_HEADER_BYTES_MAX: usize = 4096;
-/// Signatures tried per request; a provider sends one per secret while it rotates them.
-pub const SIGNATURES_MAX: usize = 16;
+pub use crate::limits::{SIGNATURE_HEADER_BYTES_MAX, SIGNATURES_MAX};
 
 /// Why a request is not believed; the sentence an operator reads. Holds no secret and no expected signature.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -16,10 +16,6 @@ use crate::api::{
     AdmitCall, AdmitEvent, Admitted, ClaimCall, DeliveryRow, Page, Payload, Target, UnverifiedCall, Workspace,
 };
 
-/// Most headers kept of a request that did not verify, in bytes of JSON: they may come from anybody, and no signature
-/// needs a tenth of it.
-const UNVERIFIED_HEADERS_BYTES_MAX: usize = 32 * 1024;
-
 /// A request on its way in.
 struct Arrival<'a> {
     call: &'a AdmitCall,
@@ -297,7 +293,7 @@ impl Context<'_> {
 
 /// Headers as JSON, the whole ones in their order that fit, and in words what did not; `None` if all fit.
 fn fitting(headers: &str) -> Option<(String, String)> {
-    let max = UNVERIFIED_HEADERS_BYTES_MAX;
+    let max = limits::UNVERIFIED_HEADERS_BYTES_MAX;
     if headers.len() <= max {
         return None;
     }

@@ -9,9 +9,6 @@ use rusqlite::{Connection, params};
 use super::row;
 use crate::StoreError;
 
-/// How long body and headers of a released delivery are kept: its claim has the payload; this is for asking what came.
-const RELEASED_BODY_KEPT_FOR: Duration = Duration::from_secs(30 * 24 * 3600);
-
 /// Leaves the hash of a key and when it was done.
 pub(super) fn remember_pruned(
     db: &Connection,
@@ -70,7 +67,7 @@ const REAPED: [(&str, Duration); 4] = [
     (
         "UPDATE deliveries SET headers = NULL, body = NULL, body_hash = NULL WHERE id IN \
          (SELECT id FROM deliveries WHERE verdict = 'released' AND body IS NOT NULL AND settled_at < ?1 LIMIT ?2)",
-        RELEASED_BODY_KEPT_FOR,
+        limits::RELEASED_BODY_KEPT_FOR,
     ),
 ];
 

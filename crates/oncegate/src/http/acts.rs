@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use super::answer::Json;
 use axum::RequestExt;
 use axum::extract::{FromRequest, Path, Request};
 use oncegate_core::key::ClaimId;
@@ -12,6 +11,7 @@ use oncegate_runner::gatekeeper::RunNow;
 use oncegate_store::api::{ActCall, Acted, Workspace};
 use serde_json::json;
 
+use super::answer::Json;
 use super::auth::Actor;
 use super::claims::named;
 use super::input::Fields;

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::answer::Json;
 use axum::extract::{Extension, Request, State};
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
@@ -16,6 +15,7 @@ use oncegate_core::policy::{Ttl, parse_duration};
 use oncegate_store::api::{ClaimCall, Payload, Target, Workspace};
 use serde_json::{Map, Value};
 
+use super::answer::Json;
 use super::auth::Actor;
 use super::input::{Fields, kind};
 use super::problem::Problem;

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use super::answer::Json;
 use axum::extract::{Path, Request, State};
 use oncegate_core::finish::{Answer, Call, Failed, cut};
 use oncegate_core::key::ClaimId;
@@ -14,6 +13,7 @@ use oncegate_store::api::FinishCall;
 use serde_json::Value;
 use std::time::Duration;
 
+use super::answer::Json;
 use super::auth::bearer;
 use super::input::{Fields, Unread};
 use super::problem::Problem;

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use super::answer::Json;
 use axum::extract::{Path, Request, State};
 use axum::response::{IntoResponse, Response};
 use http::HeaderMap;
@@ -17,13 +16,11 @@ use serde_json::{Value, json};
 
 use super::AppState;
 use super::acts::Doing;
+use super::answer::Json;
 use super::budget::Share;
 use super::input::{Unread, read_body};
 use super::problem::Problem;
 use crate::config::Source;
-
-/// Bodies that did not verify may come from anybody: larger ones are counted, not kept.
-const UNVERIFIED_BODY_MAX: usize = 1024 * 1024;
 
 pub(crate) async fn deliver(
     State(state): State<Arc<AppState>>,
@@ -60,7 +57,7 @@ pub(crate) async fn deliver(
         Verdict::Unverified { arrived: Arrived { name, headers, body, .. }, error } => {
             tracing::debug!(source = name, %error, "a signature does not verify");
             let (body, reason) = match body.len() {
-                size if size > UNVERIFIED_BODY_MAX => {
+                size if size > limits::UNVERIFIED_BODY_BYTES_MAX => {
                     (vec![], format!("{error} (the body of {size} bytes was not kept)"))
                 }
                 _ => (body, error.to_string()),

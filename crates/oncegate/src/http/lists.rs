@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use super::answer::Json;
 use axum::extract::{Path, State};
 use http::Uri;
 use oncegate_core::claim::ProcessingState;
@@ -13,6 +12,7 @@ use oncegate_store::api::{ClaimView, DeliveryRow, Filter, Page, Workspace};
 use serde_json::{Map, Value, json};
 
 use super::acts::claim_id;
+use super::answer::Json;
 use super::claims::named;
 use super::input::Fields;
 use super::problem::Problem;
