@@ -101,6 +101,8 @@ pub fn act(claim: &Claim, act: &Act, policy: &Policy, now: Now, boot: Boot) -> R
                 let mut done = claim.clone();
                 done.generation += 1;
                 done.parked = None;
+                // It may be marked after done and dismissed: that it happened is the last word.
+                done.dismissed = false;
                 done.state = State::Done { at: now.wall, retain_until: now.wall.after(policy.retention()) };
                 Ok(done)
             }

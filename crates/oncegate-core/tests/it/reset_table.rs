@@ -184,6 +184,25 @@ fn every_act_in_every_state() {
     assert!(broken.is_empty(), "{} cells deviate:\n{}", broken.len(), broken.join("\n"));
 }
 
+/// Whatever people do one after another, the row stays one that a store accepts: only what waits or failed is dismissed.
+#[test]
+fn no_sequence_of_acts_leaves_a_row_that_cannot_be() {
+    let reset = Act::Reset { run_now: true, confirm_holder: None, verified: true };
+    let acts = [Act::MarkError { note: "tag".to_owned() }, Act::MarkDone, Act::Dismiss, reset];
+    for row in rows() {
+        let Some(first) = claim(row, fingerprint("ann"), Some(record("ann"))) else { continue };
+        for sequence in 0..acts.len().pow(4) {
+            let mut now = first.clone();
+            for nth in 0..4 {
+                let what = &acts[sequence / acts.len().pow(nth) % acts.len()];
+                now = act(&now, what, &Policy::default(), NOW, BOOT).unwrap_or(now);
+                let may_be_dismissed = matches!(now.state, State::None { .. } | State::Error { .. });
+                assert!(!now.dismissed || may_be_dismissed, "{row:?}, sequence {sequence}: {now:?}");
+            }
+        }
+    }
+}
+
 #[derive(Clone, Debug)]
 enum Step {
     /// One of two callers claims; each repeats its own `run_id`.
