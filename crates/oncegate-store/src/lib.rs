@@ -10,7 +10,9 @@ pub mod clock;
 pub mod deliveries;
 mod error;
 pub mod failpoint;
+pub mod observer;
 pub mod sqlite;
+pub mod vitals;
 
 pub use api::Store;
 pub use error::StoreError;

@@ -5,3 +5,4 @@ pub mod app;
 pub mod cli;
 pub mod config;
 mod http;
+pub mod metrics;

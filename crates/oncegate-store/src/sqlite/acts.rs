@@ -8,6 +8,7 @@ use super::row::{self, Extra};
 use super::transition::{Context, gone};
 use crate::StoreError;
 use crate::api::{ActCall, Acted, Renamed};
+use crate::observer;
 
 impl Context<'_> {
     /// A person's act, with its audit row.
@@ -29,6 +30,7 @@ impl Context<'_> {
         let from = stored.view.claim.processing_state().as_str();
         self.history(stored.row, action, Some(from), claim.attempt, &call.actor, Some(&call.reason))?;
         self.audit(call.id.workspace, &call.actor, action, &call.id.to_string(), &call.reason, Some(from))?;
+        self.journal.note(observer::acted(&call.act));
         Ok(Acted::Written(Box::new(self.view(call.id)?.ok_or_else(|| gone(call.id))?)))
     }
 

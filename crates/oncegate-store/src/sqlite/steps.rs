@@ -1,13 +1,13 @@
 //! Step memory: one row per call, written before it is sent.
 
 use oncegate_core::claim::{Claim, State};
-use oncegate_core::time::Now;
 use rusqlite::{Connection, Row, params};
 
 use super::row::{self, Extra, Stored, ts};
 use super::transition::Context;
 use crate::StoreError;
 use crate::api::{StepBegin, StepCall, StepEnd, StepOutcome};
+use crate::observer::{self, Happened};
 
 impl Context<'_> {
     /// `None`: the attempt no longer holds, so nothing may be sent.
@@ -56,6 +56,9 @@ impl Context<'_> {
         if learnt == 0 {
             return Ok(holds);
         }
+        if let Some(ended) = observer::step_ended(end.outcome) {
+            self.journal.note(ended);
+        }
         let mut claim = stored.view.claim.clone();
         if end.outcome == StepOutcome::Succeeded {
             claim.progress.succeeded = true;
@@ -79,6 +82,22 @@ impl Context<'_> {
         Ok(holds)
     }
 
+    /// A new attempt begins: whatever an earlier one sent without hearing back is unknown from now on.
+    pub(super) fn give_up_in_flight(&self, claim_row: i64) -> Result<bool, StoreError> {
+        let given_up = self
+            .db
+            .prepare_cached(
+                "UPDATE step_calls SET outcome = 'unknown', finished_at = ?2, \
+                 note = 'the attempt ended before an answer was written down' \
+                 WHERE claim_row = ?1 AND outcome = 'in_flight'",
+            )?
+            .execute(params![claim_row, self.now.wall.as_millis()])?;
+        for _ in 0..given_up {
+            self.journal.note(Happened::StepEnded("unknown"));
+        }
+        Ok(given_up > 0)
+    }
+
     fn restart_lease(&self, claim: &mut Claim) {
         if let State::Processing(lease) = &mut claim.state {
             lease.renewed = lease.renewed.max(self.now.lease);
@@ -88,18 +107,6 @@ impl Context<'_> {
 
 fn holds(stored: &Stored, fence: oncegate_core::token::Fence) -> bool {
     stored.view.claim.fence() == fence && matches!(stored.view.claim.state, State::Processing(_))
-}
-
-/// A new attempt begins: whatever an earlier one sent without hearing back is unknown from now on.
-pub(super) fn give_up_in_flight(db: &Connection, claim_row: i64, now: Now) -> Result<bool, StoreError> {
-    let given_up = db
-        .prepare_cached(
-            "UPDATE step_calls SET outcome = 'unknown', finished_at = ?2, \
-             note = 'the attempt ended before an answer was written down' \
-             WHERE claim_row = ?1 AND outcome = 'in_flight'",
-        )?
-        .execute(params![claim_row, now.wall.as_millis()])?;
-    Ok(given_up > 0)
 }
 
 /// Whether some step's effect is unknown. One that succeeded on a later call is known, whatever came before.

@@ -18,6 +18,7 @@ use std::time::Duration;
 use super::row::{self, Extra, Stored};
 use crate::StoreError;
 use crate::api::{ClaimCall, ClaimView, Claimed, FinishCall, PolicyBook, Target};
+use crate::observer::{self, Journal};
 
 /// What every transition needs besides the connection.
 pub(super) struct Context<'a> {
@@ -27,6 +28,8 @@ pub(super) struct Context<'a> {
     pub(super) now: Now,
     pub(super) boot: Boot,
     pub(super) clock_is_doubtful: bool,
+    /// What to tell whoever counts, once this is committed.
+    pub(super) journal: &'a Journal,
 }
 
 /// Where a new claim would go.
@@ -63,7 +66,7 @@ impl Context<'_> {
 
         let starts = matches!(decision, Decision::Run(reason) if reason != decide::RunReason::SameRun);
         if let (true, Some(stored), Some(claim)) = (starts, &stored, &mut changes.claim)
-            && super::steps::give_up_in_flight(self.db, stored.row, self.now)?
+            && self.give_up_in_flight(stored.row)?
         {
             claim.progress.unknown = true;
         }
@@ -133,6 +136,9 @@ impl Context<'_> {
             _ => None,
         };
         let changed = changes.claim.is_some();
+        if let Some(counts) = observer::decided(call, &decision, changed) {
+            self.journal.note(counts);
+        }
         Ok(Some(Claimed { decision, view, changed, id, token, now: self.now }))
     }
 
@@ -326,6 +332,7 @@ impl Context<'_> {
             row::update(self.db, self.secret, &stored, claim, &extra, self.now)?;
         }
         self.write_finish(&stored, &finished, call)?;
+        self.journal.note(observer::finished(&call.call, finished.answer));
         let view = self.view(call.id)?.ok_or_else(|| gone(call.id))?;
         Ok(Some((finished.answer, view)))
     }

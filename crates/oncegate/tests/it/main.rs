@@ -11,6 +11,7 @@ mod cases;
 mod config;
 mod forward;
 mod harness;
+mod health;
 mod intake;
 mod promises;
 mod tidy;

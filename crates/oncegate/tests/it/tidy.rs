@@ -53,6 +53,7 @@ const EDGES: [(&str, &[&str]); 6] = [
             "crates/oncegate/src/cli/demo",
             "crates/oncegate/src/cli/lab",
             "crates/oncegate-store/src/sqlite/dir.rs",
+            "crates/oncegate-store/src/sqlite/disk.rs",
         ],
     ),
 ];
