@@ -76,7 +76,7 @@ async fn every_counter_is_what_the_outside_saw() {
     let waits = json!({ "automation": "by hand", "idempotency_key": "k3", "wait": 20 });
     let (waited, ()) = tokio::join!(api.claim_with(&waits), async {
         eventually("it waits", async || {
-            let stops = api.show(&held.claim_id).await["stops"].as_u64();
+            let stops = api.show(&held.claim_id).await["stopped"]["count"].as_u64();
             (stops == Some(1)).then_some(())
         })
         .await;
