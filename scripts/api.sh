@@ -25,7 +25,9 @@ if [ ! -x "$tools/bin/schemathesis" ] || ! cmp -s scripts/requirements.txt "$too
 fi
 
 cargo build --quiet -p oncegate
-work=$(mktemp -d target/api-XXXXXX)
+work=target/api-check
+rm -rf "$work"
+mkdir -p "$work"
 server=
 trap 'if [ -n "$server" ]; then kill "$server" 2> /dev/null || true; fi; rm -rf "$work"' EXIT
 export ONCEGATE_ADMIN_TOKEN=api-$(head -c 18 /dev/urandom | base64 | tr '+/' 'xy')
