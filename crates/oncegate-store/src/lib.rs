@@ -10,6 +10,7 @@ pub mod deliveries;
 mod error;
 pub mod failpoint;
 pub mod sqlite;
+pub mod transition;
 
 pub use api::Store;
 pub use error::StoreError;
