@@ -1,19 +1,19 @@
 //! What people do to claims and automations, each with its audit row in the same transaction.
 
-use oncegate_core::key::AutomationName;
+use oncegate_core::key::{AutomationName, Workspace};
 use rusqlite::params;
 
 use super::row::{self, Extra};
 use super::transition::{Context, gone};
 use crate::StoreError;
-use crate::api::{ActCall, Acted, Renamed, Workspace};
+use crate::api::{ActCall, Acted, Renamed};
 use crate::transition::{Rules, act};
 
 impl Context<'_> {
     /// A person's act, with its audit row.
     pub(super) fn act(&self, call: &ActCall) -> Result<Acted, StoreError> {
         let Some(stored) = row::load(self.db, call.id)? else { return Ok(Acted::NotFound) };
-        let policy = self.policies.policy(&stored.view.automation);
+        let policy = self.policies.policy(call.id.workspace, &stored.view.automation);
         let before = &stored.view.claim;
         let writes = match act::act(&Rules::CORE, before, call, &policy, self.now, self.boot) {
             Ok(writes) => writes,
@@ -23,7 +23,7 @@ impl Context<'_> {
         let line = &writes.line;
         self.history(stored.row, line, &call.actor)?;
         let subject = call.id.to_string();
-        self.audit(stored.workspace, &call.actor, line.kind, &subject, &call.reason, line.reason)?;
+        self.audit(call.id.workspace, &call.actor, line.kind, &subject, &call.reason, line.reason)?;
         Ok(Acted::Written(Box::new(self.view(call.id)?.ok_or_else(|| gone(call.id))?)))
     }
 

@@ -8,14 +8,14 @@ use oncegate_core::claim::Boot;
 use oncegate_core::decide::Decision;
 use oncegate_core::finish::Answer;
 use oncegate_core::inbox;
-use oncegate_core::key::{AutomationName, ClaimId, IdempotencyKey, RunId, StoreSecret};
+use oncegate_core::key::{AutomationName, ClaimRef, IdempotencyKey, RunId, StoreSecret, Workspace};
 use oncegate_core::limits;
 use oncegate_core::time::Now;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::row::{self, Extra, Stored};
 use crate::StoreError;
-use crate::api::{ClaimCall, ClaimView, Claimed, FinishCall, Payload, PolicyBook, Target, Workspace};
+use crate::api::{ClaimCall, ClaimView, Claimed, FinishCall, Payload, PolicyBook, Target};
 use crate::transition::claim::{self, Keep, Loaded, Pruned};
 use crate::transition::{Line, Rules, finish};
 
@@ -43,7 +43,8 @@ impl Context<'_> {
         let (id, place, stored) = match &call.target {
             Target::Key { workspace, automation, key } => {
                 let automation_id = self.automation(*workspace, automation)?;
-                let id = self.secret.claim_id(workspace.0, automation_id, key);
+                let id = self.secret.claim_id(*workspace, automation_id, key);
+                let id = ClaimRef { workspace: *workspace, id };
                 let stored = row::load(self.db, id)?;
                 let (automation, key) = (automation.clone(), key.clone());
                 (id, Place { workspace: *workspace, automation_id, automation, key }, stored)
@@ -51,16 +52,12 @@ impl Context<'_> {
             Target::Id(id) => {
                 let Some(stored) = row::load(self.db, *id)? else { return Ok(None) };
                 let (automation, key) = (stored.view.automation.clone(), stored.view.key.clone());
-                let place = Place {
-                    workspace: stored.workspace,
-                    automation_id: stored.automation_id,
-                    automation,
-                    key,
-                };
+                let place =
+                    Place { workspace: id.workspace, automation_id: stored.automation_id, automation, key };
                 (*id, place, Some(stored))
             }
         };
-        let policy = self.policies.policy(&place.automation);
+        let policy = self.policies.policy(place.workspace, &place.automation);
         let (holder, facts) = self.facts(id, &place, stored.as_ref(), call, policy.loop_limit.within)?;
         let loaded = Loaded { record_holder: holder.as_ref().map(|s| &s.view.claim), ..facts };
         let name = || format!("{} of {}", place.key, place.automation);
@@ -116,7 +113,7 @@ impl Context<'_> {
     /// What was found, and the row that holds the record.
     fn facts<'s>(
         &self,
-        id: ClaimId,
+        id: ClaimRef,
         place: &Place,
         stored: Option<&'s Stored>,
         call: &ClaimCall,
@@ -129,7 +126,7 @@ impl Context<'_> {
             true => self
                 .db
                 .prepare_cached("SELECT done_at FROM pruned WHERE claim_id = ?1")?
-                .query_row([&id.0[..]], |r| r.get(0))
+                .query_row([&id.id.0[..]], |r| r.get(0))
                 .optional()?
                 .map(row::ts),
         };
@@ -140,7 +137,7 @@ impl Context<'_> {
         let (holder, first_runs_of_record) = match wanted.record {
             None => (None, 0),
             Some(record) => {
-                let hash = self.secret.record_hash(place.workspace.0, record);
+                let hash = self.secret.record_hash(place.workspace, record);
                 let until = self.now.wall;
                 let window = (until.before(loop_window).as_millis(), until.as_millis());
                 (
@@ -161,7 +158,7 @@ impl Context<'_> {
             Some(run_id) => self.run_id_is_constant(place.workspace, run_id, id)?,
         };
         let loaded = Loaded {
-            id,
+            id: id.id,
             claim,
             stops: stored.map_or(0, |s| s.view.stops),
             pruned_done_at,
@@ -180,13 +177,13 @@ impl Context<'_> {
         &self,
         workspace: Workspace,
         record_hash: &[u8; 16],
-        except: ClaimId,
+        except: ClaimRef,
     ) -> Result<Option<Stored>, StoreError> {
         let sql =
             format!("{} WHERE c.workspace_id = ?1 AND c.record_hash = ?2 AND c.claim_id <> ?3", row::SELECT);
         self.db
             .prepare_cached(&sql)?
-            .query_row(params![workspace.0, &record_hash[..], &except.0[..]], |r| Ok(row::read(r)))
+            .query_row(params![workspace.0, &record_hash[..], &except.id.0[..]], |r| Ok(row::read(r)))
             .optional()?
             .transpose()
     }
@@ -195,7 +192,7 @@ impl Context<'_> {
         &self,
         workspace: Workspace,
         run_id: &RunId,
-        except: ClaimId,
+        except: ClaimRef,
     ) -> Result<bool, StoreError> {
         let before = claim::run_id_horizon(self.now).as_millis();
         Ok(self
@@ -204,15 +201,20 @@ impl Context<'_> {
                 "SELECT EXISTS (SELECT 1 FROM claims WHERE run_id = ?1 AND claim_id <> ?2 \
                  AND coalesce(done_at, error_at) < ?3 AND workspace_id = ?4)",
             )?
-            .query_row(params![run_id.as_str(), &except.0[..], before, workspace.0], |r| r.get(0))?)
+            .query_row(params![run_id.as_str(), &except.id.0[..], before, workspace.0], |r| r.get(0))?)
     }
 
     /// What is remembered beside the claim: of its record, its automation, its key.
-    fn write_around(&self, id: ClaimId, place: &Place, writes: &claim::Writes<'_>) -> Result<(), StoreError> {
+    fn write_around(
+        &self,
+        id: ClaimRef,
+        place: &Place,
+        writes: &claim::Writes<'_>,
+    ) -> Result<(), StoreError> {
         if let (true, Some(claim)) = (writes.first_run, &writes.claim)
             && let Some(record) = &claim.record
         {
-            let hash = self.secret.record_hash(place.workspace.0, record);
+            let hash = self.secret.record_hash(place.workspace, record);
             self.db
                 .prepare_cached(
                     "INSERT INTO record_runs (record_hash, automation_id, at, claim_id, attempt) \
@@ -222,7 +224,7 @@ impl Context<'_> {
                     &hash[..],
                     place.automation_id,
                     self.now.wall.as_millis(),
-                    &id.0[..],
+                    &id.id.0[..],
                     claim.attempt
                 ])?;
         }
@@ -234,11 +236,11 @@ impl Context<'_> {
         match writes.pruned {
             Pruned::Stays => Ok(()),
             Pruned::Goes => {
-                self.db.prepare_cached("DELETE FROM pruned WHERE claim_id = ?1")?.execute([&id.0[..]])?;
+                self.db.prepare_cached("DELETE FROM pruned WHERE claim_id = ?1")?.execute([&id.id.0[..]])?;
                 Ok(())
             }
             Pruned::Comes(done_at) => {
-                super::upkeep::remember_pruned(self.db, &id.0, done_at.as_millis(), self.now)
+                super::upkeep::remember_pruned(self.db, &id.id.0, done_at.as_millis(), self.now)
             }
         }
     }
@@ -256,7 +258,7 @@ impl Context<'_> {
     /// Done, error, heartbeat, defer, hand back.
     pub(super) fn finish(&self, call: &FinishCall) -> Result<Option<(Answer, ClaimView)>, StoreError> {
         let Some(stored) = row::load(self.db, call.id)? else { return Ok(None) };
-        let policy = self.policies.policy(&stored.view.automation);
+        let policy = self.policies.policy(call.id.workspace, &stored.view.automation);
         let writes = finish::finish(&Rules::CORE, &stored.view.claim, call, &policy, self.now);
         if let Some(claim) = &writes.claim {
             let extra = Extra { result: call.result.as_deref(), ..Extra::default() };
@@ -291,7 +293,7 @@ impl Context<'_> {
         Ok(self.db.last_insert_rowid())
     }
 
-    pub(super) fn view(&self, id: ClaimId) -> Result<Option<ClaimView>, StoreError> {
+    pub(super) fn view(&self, id: ClaimRef) -> Result<Option<ClaimView>, StoreError> {
         Ok(row::load(self.db, id)?.map(|s| judged(s, self.now, self.boot)))
     }
 
@@ -363,7 +365,7 @@ impl Context<'_> {
     }
 }
 
-pub(super) fn gone(id: ClaimId) -> StoreError {
+pub(super) fn gone(id: ClaimRef) -> StoreError {
     StoreError::Inconsistent(format!("claim {id} vanished within its own transaction"))
 }
 
