@@ -12,6 +12,7 @@ mod error;
 pub mod failpoint;
 pub mod observer;
 pub mod sqlite;
+pub mod transition;
 pub mod vitals;
 
 pub use api::Store;

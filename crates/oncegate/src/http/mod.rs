@@ -7,10 +7,12 @@ mod budget;
 mod claims;
 mod connection;
 mod finish;
+mod form;
 mod health;
 mod input;
 mod intake;
 mod lists;
+mod openapi;
 mod problem;
 pub(crate) mod server;
 mod tokens;
@@ -109,6 +111,7 @@ pub(crate) fn router(state: Arc<AppState>, metrics_public: bool) -> Router {
         .merge(capability)
         .merge(metrics)
         .route("/in/{source}", post(intake::deliver))
+        .route("/openapi.json", get(openapi::openapi))
         .route("/healthz", get(health::healthz))
         .route("/readyz", get(health::readyz))
         .method_not_allowed_fallback(async || Problem::method_not_allowed(WRONG_METHOD))
