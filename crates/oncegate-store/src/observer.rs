@@ -93,9 +93,11 @@ impl Journal {
     }
 }
 
-/// How a decision counts; `None` if it does not. As in the claim's history: a delivery for what waits already is a stop,
-/// and the runner asking again whether its own work may start is no refusal of anybody. A call that waits counts when
-/// it begins to wait and when that ends in something else, not for every look in between.
+/// How a decision counts; `None` if it does not.
+///
+/// As in the claim's history: a delivery for what waits already is a stop, and the runner asking again whether its own
+/// work may start is no refusal of anybody. A call that waits counts when it begins to wait and when that ends in
+/// something else, not for every look in between.
 pub(crate) fn decided(call: &ClaimCall, decision: &Decision, changed: bool) -> Option<Happened> {
     let asked_by = match &call.request.start {
         Start::Now(Holder::Caller { .. }) => "caller",

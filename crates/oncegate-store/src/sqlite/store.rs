@@ -68,6 +68,8 @@ struct Shared {
     lease: LeaseClock,
     policies: Arc<dyn PolicyBook>,
     journal: Arc<Journal>,
+    /// One tick at a time: two would find the same clock set back, and move what is due twice.
+    ticking: tokio::sync::Mutex<()>,
 }
 
 impl Shared {
@@ -127,6 +129,7 @@ impl SqliteStore {
             lease: LeaseClock::resume(meta.lease, reading, meta.last_wall),
             policies: Arc::clone(&options.policies),
             journal: Arc::new(Journal::new(observer)),
+            ticking: tokio::sync::Mutex::default(),
         };
         let writer = Writer::start(db, Arc::clone(&options.clock), Arc::clone(&shared.journal))?;
         Ok(Self { shared: Arc::new(shared), writer: Arc::new(writer), readers, dir })
@@ -357,6 +360,7 @@ impl Store for SqliteStore {
     }
 
     async fn tick(&self) -> Result<(), StoreError> {
+        let _one = self.shared.ticking.lock().await;
         let reading = self.shared.clock.read();
         let ticked = self.shared.lease.tick(reading);
         let journal = Arc::clone(&self.shared.journal);

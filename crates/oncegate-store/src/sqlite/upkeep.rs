@@ -50,7 +50,8 @@ pub(super) fn reap(db: &Connection, now: Now, limit: u32, journal: &Journal) -> 
     Ok(most)
 }
 
-/// What goes by its date alone, with the word it is counted under; `?1` is the date before which it goes, `?2` how many rows may.
+/// What goes by its date alone, with the word it is counted under; `?1` is the date before which it goes, `?2` how many
+/// rows may.
 const REAPED: [(&str, &str, Duration); 4] = [
     (
         "hashes",

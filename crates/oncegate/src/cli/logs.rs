@@ -1,5 +1,5 @@
-//! The log: to stderr, as text or as JSON, and without what it is about. Nobody's keys, records, notes or payloads stand in
-//! it, nor tokens; what happened to a claim is in its history.
+//! The log: to stderr, as text or as JSON, and without what it is about. Nobody's keys, records, notes or payloads are
+//! in it, nor tokens; what happened to a claim is in its history.
 
 use std::io::IsTerminal;
 

@@ -42,8 +42,8 @@ pub(super) struct Args {
     /// How the log is written: text for people, json for collectors, one object a line.
     #[arg(long, env = "ONCEGATE_LOG_FORMAT", default_value = "text")]
     log_format: logs::Format,
-    /// How long /readyz says that the gate is about to stop before it takes no more requests, e.g. `5s`: as long as what
-    /// sends to it needs to notice.
+    /// How long /readyz says that the gate is about to stop before it takes no more requests, e.g. `5s`: as long as
+    /// what sends to it needs to notice.
     #[arg(long, env = "ONCEGATE_DRAIN_NOTICE", default_value = "0s", value_parser = notice)]
     drain_notice: Duration,
 }

@@ -1,5 +1,5 @@
-//! What the gate counts for those who watch it, in the text format of Prometheus (OpenMetrics). Each name is explained in
-//! docs/metrics.md. No label holds what a user wrote.
+//! What the gate counts for those who watch it, in the text format of Prometheus (OpenMetrics). Each name is explained
+//! in docs/metrics.md. No label holds what a user wrote.
 
 mod registry;
 mod vitals;

@@ -188,8 +188,8 @@ pub(super) fn permissions(disk: &Disk) -> Finding {
     }
 }
 
-/// No disk that survives a power cut is this fast; one with a protected cache takes 20 to 100 µs, a file that is only in
-/// memory 1 to 10 µs.
+/// A disk that survives a power cut is seldom this fast: an SSD takes 100 µs and more, one with a protected cache 20 to
+/// 100 µs, a file that is only in memory 1 to 10 µs.
 const SYNC_TOO_FAST: Duration = Duration::from_micros(50);
 /// Each group of claims waits for one sync: at 50 ms that is felt by whoever waits for an answer.
 const SYNC_SLOW: Duration = Duration::from_millis(50);

@@ -120,8 +120,8 @@ fn configuration(named: Option<&Path>) -> Configuration {
     Some((path.to_owned(), checked))
 }
 
-/// Asks systemd, whose `timedatectl` asks the kernel whoever keeps the clock right. Where there is no systemd, as in most
-/// containers, nobody can be asked without special rights.
+/// Asks systemd, whose `timedatectl` asks the kernel, whoever keeps the clock right. Where there is no systemd, as in
+/// most containers, nobody is asked.
 async fn synchronised() -> Option<bool> {
     if Path::new("/run/systemd/timesync/synchronized").exists() {
         return Some(true);

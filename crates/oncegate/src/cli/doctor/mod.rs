@@ -1,5 +1,5 @@
-//! `oncegate doctor`: is everything well that the gate rests on? Reads and times, changes nothing; works beside a running
-//! gate and without one.
+//! `oncegate doctor`: is everything well that the gate rests on? Reads and times, changes nothing; works beside a
+//! running gate and without one.
 
 mod checks;
 mod look;

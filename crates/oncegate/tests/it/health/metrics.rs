@@ -184,20 +184,23 @@ async fn every_counter_is_what_the_outside_saw() {
 async fn what_is_undone_is_not_counted_but_as_an_error() {
     let gate = Setup::alone("").start().await;
     let db = rusqlite::Connection::open(gate.database()).unwrap();
+    // Everything is written and judged; only its commit fails.
     db.execute_batch(
-        "CREATE TRIGGER broken BEFORE INSERT ON history WHEN NEW.kind = 'run' BEGIN SELECT json('{{'); END",
+        "CREATE TABLE parents (id INTEGER PRIMARY KEY);
+         CREATE TABLE children (parent INTEGER REFERENCES parents (id) DEFERRABLE INITIALLY DEFERRED);
+         CREATE TRIGGER broken AFTER INSERT ON history BEGIN INSERT INTO children VALUES (7); END",
     )
     .unwrap();
     gate.api
         .post("/v1/claims", &json!({ "automation": "a", "idempotency_key": "k" }))
         .await
-        .problem(503, "store_unavailable");
+        .problem(500, "internal");
     db.execute_batch("DROP TRIGGER broken").unwrap();
     gate.api.claim("a", "k").await.is("run first");
     let (_, samples) = scrape(&gate).await;
     let decisions: Vec<_> = family(&samples, "oncegate_decisions_total").into_iter().collect();
     assert_eq!(decisions, [(r#"decision="run",reason="first",asked_by="caller""#, 1)]);
-    assert_eq!(family(&samples, "oncegate_store_errors_total"), [(r#"kind="failed""#, 1)].into());
+    assert_eq!(family(&samples, "oncegate_store_errors_total"), [(r#"kind="inconsistent""#, 1)].into());
 }
 
 #[tokio::test]
