@@ -214,7 +214,8 @@ mod tests {
         std::fs::create_dir(&backups).unwrap();
         assert_eq!(newest_backup(dir.path()).unwrap(), None, "nothing in it");
         for (name, age) in [("b.db", 10), ("a.db", 20), ("c.db.part", 1)] {
-            let file = File::create(backups.join(name)).unwrap();
+            let file =
+                File::options().create(true).truncate(false).write(true).open(backups.join(name)).unwrap();
             let at = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000 - age);
             file.set_modified(at).unwrap();
         }

@@ -1,4 +1,5 @@
 //! The log tells what happened, and not to whom.
+#![expect(clippy::disallowed_methods, reason = "the program reads its configuration from a file")]
 
 use reqwest::Method;
 use serde_json::{Value, json};
