@@ -73,7 +73,7 @@ pub(crate) async fn watch(State(state): State<Arc<AppState>>, request: Request, 
         route = one.route,
         status = one.status,
         refused = one.refused,
-        took_ms = one.took.as_millis(),
+        took_ms = u64::try_from(one.took.as_millis()).unwrap_or(u64::MAX),
         "answered"
     );
     response.headers_mut().insert(X_REQUEST_ID, id);

@@ -116,6 +116,8 @@ fn per_route() -> Histogram {
 impl Metrics {
     /// What an alert looks for is there before it happens for the first time: a rise from nothing is not seen.
     fn begin(&self) {
+        // Until somebody looks: nothing is wrong that is known.
+        self.ready.set(1);
         for outcome in ["succeeded", "failed", "unknown"] {
             self.step_calls.get_or_create(&[("outcome", outcome)]).inc_by(0);
         }
