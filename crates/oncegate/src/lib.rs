@@ -5,3 +5,5 @@ pub mod app;
 pub mod cli;
 pub mod config;
 mod http;
+#[doc(hidden)]
+pub mod parsers;

@@ -7,11 +7,11 @@ mod budget;
 mod claims;
 mod connection;
 mod finish;
-mod form;
-mod input;
+pub(crate) mod form;
+pub(crate) mod input;
 mod intake;
 mod lists;
-mod problem;
+pub(crate) mod problem;
 pub(crate) mod server;
 
 use std::collections::HashMap;
@@ -25,6 +25,7 @@ use oncegate_runner::gatekeeper::Gatekeeper;
 use tokio::sync::Semaphore;
 
 use crate::config::Source;
+pub(crate) use finish::without_controls;
 use problem::Problem;
 
 /// What every handler sees.

@@ -7,10 +7,12 @@
 )]
 
 mod api;
+mod bad_input;
 mod cases;
 mod config;
 mod forward;
 mod harness;
 mod intake;
+mod parsers;
 mod promises;
 mod tidy;

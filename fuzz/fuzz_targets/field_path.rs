@@ -1,0 +1,4 @@
+//! Feeds the parser `field_path` with bytes that the fuzzer learns.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| oncegate::parsers::feed("field_path", bytes));

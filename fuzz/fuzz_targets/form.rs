@@ -1,0 +1,4 @@
+//! Feeds the parser `form` with bytes that the fuzzer learns.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| oncegate::parsers::feed("form", bytes));
