@@ -11,11 +11,14 @@ use oncegate_core::fingerprint::{Fingerprint, canonical_json};
 use oncegate_core::finish::cut;
 use oncegate_core::header_key;
 use oncegate_core::json::{self, JsonFault, Twice};
-use oncegate_core::key::{AutomationName, ClaimId, IdempotencyKey, RecordName, RunId, StoreSecret};
+use oncegate_core::key::{
+    AutomationName, ClaimId, ClaimRef, IdempotencyKey, RecordName, RunId, StoreSecret, Workspace,
+};
 use oncegate_core::limits;
 use oncegate_core::policy::{Ttl, parse_duration, show_duration};
 use oncegate_core::secret::Secret;
 use oncegate_core::time::Timestamp;
+use oncegate_core::token::Fence;
 use oncegate_core::webhook::{
     Algorithm, Encoding, FieldPath, Headers, HmacScheme, Provider, Reading, Request,
 };
@@ -64,7 +67,7 @@ pub const ALL: [Parser; 14] = [
         holds: ids,
         seeds: &[
             "9c2c0e2c06781dddb7e568fbc1ccf5d7",
-            "ogt_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
+            "ogt_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
         ],
     },
     Parser {
@@ -244,10 +247,11 @@ fn ids(bytes: &[u8]) -> Result<(), String> {
     let secret = StoreSecret::new([7; 32]);
     promise(secret.read_token(&text).is_none(), || format!("a token was made up: {text}"))?;
     let Some(id) = bytes.first_chunk::<16>().map(|id| ClaimId(*id)) else { return Ok(()) };
-    let fence = oncegate_core::token::Fence { attempt: u32::from(bytes[0]), generation: u32::from(bytes[1]) };
-    let token = secret.token(id, fence);
+    let claim = ClaimRef { workspace: Workspace(i64::from(bytes[2])), id };
+    let fence = Fence { attempt: u32::from(bytes[0]), generation: u32::from(bytes[1]) };
+    let token = secret.token(claim, fence);
     promise(ClaimId::parse(&id.to_string()) == Some(id), || format!("{id} is not read"))?;
-    promise(secret.read_token(token.expose()) == Some((id, fence)), || "a token is not read".into())
+    promise(secret.read_token(token.expose()) == Some((claim, fence)), || "a token is not read".into())
 }
 
 fn header_key(bytes: &[u8]) -> Result<(), String> {

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use oncegate_connect::PrivateAllowance;
-use oncegate_core::key::AutomationName;
+use oncegate_core::key::{AutomationName, Workspace};
 use oncegate_core::secret::Secret;
 use oncegate_core::webhook::{FieldPath, Provider, ProviderError};
 use oncegate_runner::book::Automation;
@@ -43,6 +43,8 @@ pub struct Config {
 /// One webhook endpoint.
 #[derive(Clone, Debug)]
 pub struct Source {
+    /// Whose.
+    pub workspace: Workspace,
     /// Whose signatures and events.
     pub provider: Provider,
     /// Any of them verifies: the new one first, the old one while it is being replaced.
@@ -274,7 +276,8 @@ fn sources(
             ));
         }
         let key_fields = key_fields.map(|key| key.value.clone());
-        let source = Source { provider, secrets: keys, automation, key_fields };
+        let source =
+            Source { workspace: Workspace::DEFAULT, provider, secrets: keys, automation, key_fields };
         sources.insert(name.value.clone(), source);
     }
     Ok(sources)

@@ -110,3 +110,26 @@ fn every_parser_keeps_its_promises_on_any_bytes() {
         });
     }
 }
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "this test reads the repository")]
+fn every_parser_has_its_fuzz_target_and_every_target_its_parser() {
+    let fuzz = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz");
+    let manifest = std::fs::read_to_string(fuzz.join("Cargo.toml")).unwrap();
+    let bins = manifest.split("[[bin]]").skip(1).map(|bin| bin.split('"').nth(1).unwrap().to_owned());
+    let files = std::fs::read_dir(fuzz.join("fuzz_targets")).unwrap();
+    let files = files.map(|file| file.unwrap().path().file_stem().unwrap().to_string_lossy().into_owned());
+    let sorted = |names: Vec<String>| {
+        let mut names = names;
+        names.sort();
+        names
+    };
+    let parsers = sorted(ALL.iter().map(|parser| parser.name.to_owned()).collect());
+    assert_eq!(sorted(bins.collect()), parsers, "the targets of fuzz/Cargo.toml");
+    assert_eq!(sorted(files.collect()), parsers, "the files in fuzz/fuzz_targets");
+    for name in parsers {
+        let target = std::fs::read_to_string(fuzz.join(format!("fuzz_targets/{name}.rs"))).unwrap();
+        assert!(target.contains(&format!("parsers::feed(\"{name}\", bytes)")), "{name} feeds another:\n{target}");
+        assert!(manifest.contains(&format!("path = \"fuzz_targets/{name}.rs\"")), "{name} is another's target");
+    }
+}

@@ -94,7 +94,7 @@ async fn a_body_that_cannot_be_read_is_told_what_is_wrong_with_it() {
         (json, "[]".to_owned(), 400, "unreadable_body", "must be a JSON object"),
         (json, "\"story\"".to_owned(), 400, "unreadable_body", "must be a JSON object"),
         (json, "{} {}".to_owned(), 400, "unreadable_body", "not JSON"),
-        (json, format!("{}{}", "[".repeat(500), "]".repeat(500)), 400, "unreadable_body", "not JSON"),
+        (json, format!("{}{}", "[".repeat(500), "]".repeat(500)), 400, "unreadable_body", "nested deeper"),
         (json, huge.to_string(), 413, "body_too_large", "1048576"),
         ("text/plain", "automation=story".to_owned(), 415, "unsupported_content_type", "`text/plain`"),
         ("multipart/form-data; boundary=x", "--x--".to_owned(), 415, "unsupported_content_type", "multipart"),
@@ -130,7 +130,7 @@ async fn acts_say_which_field_is_missing_or_wrong() {
         assert_eq!(gate.api.post(path, &json!({})).await.problem(422, "invalid_field")["field"], "reason");
     }
     assert_eq!(gate.api.show(&owner.claim_id).await["history"].as_array().unwrap().len(), 1);
-    assert_eq!(gate.api.get("/v1/audit").await.ok()["audit"], json!([]));
+    assert!(gate.api.audit().await.is_empty());
 }
 
 #[tokio::test]
