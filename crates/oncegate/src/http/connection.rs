@@ -98,8 +98,6 @@ pub(crate) struct Socket {
     limits: Limits,
     /// The number of the request whose head has begun to arrive; a new connection owes its first at once.
     head_of: u64,
-    /// Some of that head has arrived.
-    in_head: bool,
     head: Timer,
     write: Timer,
     linger: Timer,
@@ -127,22 +125,7 @@ fn timed_out<T>(what: &'static str) -> Poll<io::Result<T>> {
 impl Socket {
     pub(crate) fn new(tcp: TcpStream, phase: &Arc<Phase>, limits: Limits) -> Self {
         let (head, write, linger) = <(Timer, Timer, Timer)>::default();
-        Self {
-            tcp,
-            phase: Arc::clone(phase),
-            limits,
-            head_of: 0,
-            in_head: false,
-            head,
-            write,
-            linger,
-            is_shut: false,
-        }
-    }
-
-    /// Something may be on its way that nobody will read: the rest of a body, or of a head that was refused.
-    fn owes_patience(&self) -> bool {
-        self.phase.is_unread() || (self.in_head && self.head_of == self.phase.begun.load(Relaxed))
+        Self { tcp, phase: Arc::clone(phase), limits, head_of: 0, head, write, linger, is_shut: false }
     }
 
     /// Passes on how a write went, unless nothing was taken for too long.
@@ -166,12 +149,9 @@ impl AsyncRead for Socket {
         let before = buf.filled().len();
         let poll = Pin::new(&mut this.tcp).poll_read(cx, buf);
         let begun = this.phase.begun.load(Relaxed);
-        if buf.filled().len() > before && this.phase.ended.load(Relaxed) == begun {
-            this.in_head = true;
-            if this.head_of != begun {
-                this.head_of = begun;
-                this.head.stop();
-            }
+        if buf.filled().len() > before && this.phase.ended.load(Relaxed) == begun && this.head_of != begun {
+            this.head_of = begun;
+            this.head.stop();
         }
         if this.head_of != begun {
             this.head.stop();
@@ -211,7 +191,7 @@ impl AsyncWrite for Socket {
             ready!(Pin::new(&mut this.tcp).poll_shutdown(cx))?;
             this.is_shut = true;
         }
-        if !this.owes_patience() || this.linger.poll(cx, LINGER).is_ready() {
+        if !this.phase.is_unread() || this.linger.poll(cx, LINGER).is_ready() {
             return Poll::Ready(Ok(()));
         }
         let mut thrown_away = [0; 16 * 1024];

@@ -129,7 +129,13 @@ fn every_parser_has_its_fuzz_target_and_every_target_its_parser() {
     assert_eq!(sorted(files.collect()), parsers, "the files in fuzz/fuzz_targets");
     for name in parsers {
         let target = std::fs::read_to_string(fuzz.join(format!("fuzz_targets/{name}.rs"))).unwrap();
-        assert!(target.contains(&format!("parsers::feed(\"{name}\", bytes)")), "{name} feeds another:\n{target}");
-        assert!(manifest.contains(&format!("path = \"fuzz_targets/{name}.rs\"")), "{name} is another's target");
+        assert!(
+            target.contains(&format!("parsers::feed(\"{name}\", bytes)")),
+            "{name} feeds another:\n{target}"
+        );
+        assert!(
+            manifest.contains(&format!("path = \"fuzz_targets/{name}.rs\"")),
+            "{name} is another's target"
+        );
     }
 }

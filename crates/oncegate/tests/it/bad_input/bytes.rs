@@ -26,12 +26,19 @@ async fn addresses(gate: &Gate) -> Vec<String> {
     all
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 struct Call {
     method: Method,
     path: String,
     kind: &'static str,
     body: Vec<u8>,
+}
+
+impl std::fmt::Debug for Call {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let begins = self.body[..self.body.len().min(300)].escape_ascii();
+        write!(f, "{} {} ({}, {} bytes) {begins}", self.method, self.path, self.kind, self.body.len())
+    }
 }
 
 /// Texts that a parser takes for the beginning of something.

@@ -54,6 +54,7 @@ async fn each_field_of_a_claim_has_a_rule_that_is_told() {
         (json!({ "key_fields": { "a": true } }), "key_fields.a", "not true or false"),
         (json!({ "key_fields": { "a": 1.5 } }), "key_fields.a", "a fractional or huge number"),
         (json!({ "key_fields": { "a": [] } }), "key_fields.a", "not a list"),
+        (json!({ "key_fields": { "a": "\u{200b} " } }), "key_fields.a", "missing or blank"),
         (json!({ "key_fields": { "a b": 1 } }), "key_fields.a b", "letters, digits"),
         (json!({ "key_fields": { "": 1 } }), "key_fields.", "letters, digits"),
         (json!({ "key_fields": { "a": "x\u{0}" } }), "key_fields.a", "U+0000"),
