@@ -26,5 +26,5 @@ fuzz: ## Feed each parser with bytes the fuzzer learns: FUZZ_SECONDS=30 each, FU
 	@for target in $(FUZZ_TARGETS); do \
 		printf '\n== %s\n' "$$target"; \
 		cargo +nightly fuzz run --sanitizer none "$$target" -- \
-			-max_total_time=$(FUZZ_SECONDS) -max_len=4096 -timeout=10 -print_final_stats=0 -verbosity=0 || exit 1; \
+			-max_total_time=$(FUZZ_SECONDS) -max_len=4096 -timeout=10 -print_final_stats=1 -verbosity=0 || exit 1; \
 	done

@@ -1,0 +1,17 @@
+//! Where a fuzzer begins: the parser's own examples, put into its corpus before it is read.
+
+use std::path::Path;
+
+/// Writes the examples of the parser `name`, each in a file of its own.
+///
+/// # Panics
+/// The corpus cannot be written to.
+pub fn sow(name: &str) {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(name);
+    std::fs::create_dir_all(&corpus).expect("the corpus has a folder");
+    let parser = oncegate::parsers::ALL.iter().find(|parser| parser.name == name);
+    let seeds = parser.map_or(&[][..], |parser| parser.seeds);
+    for (number, seed) in seeds.iter().enumerate() {
+        std::fs::write(corpus.join(format!("seed-{number}")), seed).expect("the corpus takes a file");
+    }
+}
