@@ -423,7 +423,8 @@ fn config(bytes: &[u8]) -> Result<(), String> {
             promise(lost.is_none(), || format!("a source leads nowhere: {lost:?}"))
         }
         Err(e) => {
-            let lines = text.lines().count() as u64 + 1;
+            // A carriage return alone ends a line of YAML too (YAML 1.2, 5.4).
+            let lines = text.split(['\n', '\r']).count() as u64 + 1;
             let (line, column) = e.place.ok_or_else(|| format!("no place is named: {e}"))?;
             promise((1..=lines).contains(&line) && column >= 1, || format!("line {line} of {lines}: {e}"))?;
             promise(!e.message.contains(SECRET), || "a secret is told".into())?;
