@@ -6,3 +6,5 @@ pub mod cli;
 pub mod config;
 mod http;
 pub mod metrics;
+#[doc(hidden)]
+pub mod parsers;
