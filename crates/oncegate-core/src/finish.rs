@@ -106,7 +106,9 @@ pub fn finish(
         }
         (State::Processing(lease), call) => {
             let state = next_state(claim, lease, call, policy, now, jitter);
-            Finished { answer: Answer::Accepted, claim: Some(Claim { state, ..claim.clone() }) }
+            // Whoever was stopped meanwhile for a passing reason need not come back: somebody is at work.
+            let parked = claim.parked.filter(|_| *call != Call::Heartbeat);
+            Finished { answer: Answer::Accepted, claim: Some(Claim { state, parked, ..claim.clone() }) }
         }
         // A reset raises the generation, so a token that still fits a `none` was never given out.
         (State::None { .. }, _) => unchanged(Answer::LostClaim),

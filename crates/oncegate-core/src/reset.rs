@@ -113,7 +113,7 @@ pub fn act(claim: &Claim, act: &Act, policy: &Policy, now: Now, boot: Boot) -> R
 }
 
 /// Whether the effect is known to have happened, however the claim is marked since.
-fn has_happened(claim: &Claim) -> bool {
+pub fn has_happened(claim: &Claim) -> bool {
     matches!(claim.state, State::Done { .. } | State::Error { cause: ErrorCause::MarkedAfterDone, .. })
 }
 
