@@ -8,6 +8,7 @@ pub mod apply;
 pub mod ghost;
 pub mod judge;
 pub mod moves;
+pub mod mutants;
 pub mod scope;
 pub mod search;
 pub mod shape;

@@ -78,6 +78,8 @@ pub enum Move {
     Say(usize, Word),
     /// A caller's run ends, whatever it holds.
     End(usize),
+    /// A caller loses its token and will ask again as the same run.
+    Forget(usize),
     /// An event comes.
     Event {
         /// Of which key.
@@ -130,6 +132,7 @@ impl fmt::Display for Move {
             }
             Self::Say(caller, word) => write!(f, "caller {caller} says {word:?}"),
             Self::End(caller) => write!(f, "caller {caller}'s run ends without a word"),
+            Self::Forget(caller) => write!(f, "caller {caller} loses its token"),
             Self::Event { key, other: payload } => write!(f, "an event of key {key} comes{}", other(payload)),
             Self::Correct(key) => write!(f, "a person offers another payload for key {key}"),
             Self::Take(key) => write!(f, "the runner takes key {key}"),
@@ -170,7 +173,12 @@ impl Move {
             // What is known already is no disturbance.
             Self::Event { key, .. } => world.claim(key).is_none_or(|claim| !claim.flow),
             Self::Say(_, word) | Self::RunnerSays(_, word) => word != Word::Done,
-            Self::Restart { .. } | Self::Pause(true) | Self::Act(..) | Self::SetBack | Self::Leap => true,
+            Self::Forget(_)
+            | Self::Restart { .. }
+            | Self::Pause(true)
+            | Self::Act(..)
+            | Self::SetBack
+            | Self::Leap => true,
             _ => false,
         }
     }
@@ -212,6 +220,9 @@ fn enabled(scope: &Scope, world: &World) -> Vec<Move> {
             }
             Caller::Holds { .. } => {
                 found.extend([Move::Say(caller, Word::Done), Move::End(caller)]);
+                if scope.has(Kind::Lose) {
+                    found.push(Move::Forget(caller));
+                }
                 if scope.has(Kind::Fail) {
                     found.extend([Word::Retryable, Word::Final].map(|word| Move::Say(caller, word)));
                 }
@@ -342,6 +353,11 @@ impl Search<'_> {
                 }
             }
             Move::End(caller) => world.callers[caller] = Caller::Idle,
+            Move::Forget(caller) => {
+                if let Caller::Holds { key, run, .. } = world.callers[caller] {
+                    world.callers[caller] = Caller::Lost { key, run };
+                }
+            }
             Move::Event { key, other } => {
                 self.claim(world, key, Who::Event, other)?;
             }

@@ -23,7 +23,7 @@ pub enum RunIds {
 /// Kinds of moves that a scope may leave out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// An answer to a claim gets lost.
+    /// An answer to a claim gets lost, or a run loses its token and begins its step again.
     Lose,
     /// A caller reports a failure.
     Fail,
@@ -143,8 +143,8 @@ pub fn scopes() -> Vec<Scope> {
     (together.record, together.keys, together.callers) = (true, 2, 3);
     together.policy.ttl = Ttl::new(UNIT).unwrap_or_default();
     let mut clocks = together.clone();
-    (clocks.name, clocks.callers) = ("together, with clocks that are set", 2);
-    clocks.start.left = Bounds { faults: 2, acts: 0, skews: 1, ..NONE };
+    (clocks.name, clocks.callers) = ("clocks that are set", 2);
+    clocks.start.left = Bounds { faults: 1, acts: 1, skews: 1, ..NONE };
     vec![
         together,
         clocks,
@@ -166,7 +166,7 @@ pub fn scopes() -> Vec<Scope> {
             "two payloads",
             1,
             &[OtherPayload, Fail, Event, Step, EveryAct],
-            Bounds { faults: 1, ..acts(1) },
+            Bounds { faults: 1, ..acts(2) },
         ),
         scope("an edited policy", 2, &[Fail], Bounds { edits: 1, ..NONE }),
         at_streak,
