@@ -32,6 +32,7 @@ const ARROWS: [(&str, &[&str]); 7] = [
     ("oncegate-core", &[]),
     ("oncegate-connect", &["oncegate-core"]),
     ("oncegate-store", &["oncegate-core"]),
+    ("oncegate-model", &["oncegate-core", "oncegate-store"]),
     ("oncegate-runner", &["oncegate-core", "oncegate-store", "oncegate-connect"]),
     ("oncegate", &["oncegate-core", "oncegate-store", "oncegate-connect", "oncegate-runner"]),
     ("fuzz", &["oncegate"]),
