@@ -81,6 +81,15 @@ impl std::fmt::Display for ConfigError {
     }
 }
 
+/// Reads the secret that a file holds; relative paths begin where the program was started.
+///
+/// # Errors
+/// The file cannot be read, or is blank.
+pub fn secret_file(path: &str) -> Result<Secret, String> {
+    secrets::Secrets { environment: &ProcessEnvironment, base: Path::new("") }
+        .resolve(&format!("file:{path}"))
+}
+
 /// Reads a file.
 ///
 /// # Errors

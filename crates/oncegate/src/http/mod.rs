@@ -17,13 +17,17 @@ use std::collections::HashMap;
 use std::sync::{Arc, RwLock};
 
 use axum::Router;
+use axum::extract::State;
 use axum::middleware;
+use axum::response::Response;
 use axum::routing::{get, post};
+use http::HeaderValue;
 use oncegate_core::limits;
 use oncegate_runner::gatekeeper::Gatekeeper;
 use tokio::sync::Semaphore;
 
 use crate::config::Source;
+pub(crate) use intake::identified;
 use problem::Problem;
 
 /// What every handler sees.
@@ -55,6 +59,14 @@ impl AppState {
 const WRONG_METHOD: &str =
     "this method does nothing here; the `Allow` header names the one that does, e.g. `curl -X POST`";
 
+/// The store's clock, in every answer to those who hold a token: ages are told by it, not by the reader's own clock.
+async fn stamp(State(state): State<Arc<AppState>>, mut response: Response) -> Response {
+    if let Ok(now) = HeaderValue::from_str(&state.gate.store().now().wall.to_string()) {
+        response.headers_mut().insert("oncegate-time", now);
+    }
+    response
+}
+
 /// Every address this server answers at.
 pub(crate) fn router(state: Arc<AppState>) -> Router {
     let api = Router::new()
@@ -72,7 +84,8 @@ pub(crate) fn router(state: Arc<AppState>) -> Router {
         .route("/v1/rejected/{id}", get(lists::rejected_one))
         .route("/v1/rejected/{id}/release", post(intake::release))
         .route("/v1/audit", get(lists::audit))
-        .route_layer(middleware::from_fn_with_state(Arc::clone(&state), auth::require_token));
+        .route_layer(middleware::from_fn_with_state(Arc::clone(&state), auth::require_token))
+        .layer(middleware::map_response_with_state(Arc::clone(&state), stamp));
     // These carry the claim's own token. GET and HEAD never act: link previews and browsers send them.
     let capability = Router::new()
         .route("/v1/claims/{id}/done", post(finish::done))
