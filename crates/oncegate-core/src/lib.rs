@@ -3,6 +3,7 @@
 //! It decides what may run and nothing else: no IO, no clock, no randomness. `now`, ids and random bytes are
 //! arguments, so that every path through it can be enumerated, simulated and replayed.
 
+pub mod access;
 pub mod claim;
 pub mod decide;
 pub mod decision;

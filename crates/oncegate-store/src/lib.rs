@@ -4,6 +4,7 @@
 //! and people's acts), and writes what it says, all in one transaction. It knows nothing of policy and calls
 //! nobody. Everything above it speaks to the trait [`Store`]; nothing above it speaks SQL.
 
+pub mod access;
 pub mod api;
 pub mod clock;
 pub mod deliveries;

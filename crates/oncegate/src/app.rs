@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use oncegate_connect::Caller;
+use oncegate_core::access::Role;
 use oncegate_core::key::{AutomationName, sha256};
 use oncegate_core::secret::Secret;
 use oncegate_runner::book::Book;
@@ -13,6 +14,7 @@ use oncegate_runner::engine::{self, Engine};
 use oncegate_runner::entropy;
 use oncegate_runner::flow::Action;
 use oncegate_runner::gatekeeper::Gatekeeper;
+use oncegate_store::access::NewToken;
 use oncegate_store::api::{Renamed, Store, Workspace};
 use oncegate_store::clock::Clock;
 use oncegate_store::sqlite::{self, SqliteStore};
@@ -88,6 +90,7 @@ pub struct Running {
     pub gate: Arc<Gatekeeper>,
     engine: Engine,
     server: JoinHandle<()>,
+    uses: JoinHandle<()>,
     stop: watch::Sender<bool>,
 }
 
@@ -105,7 +108,7 @@ pub async fn start(options: Options) -> Result<Running, StartError> {
     let unusable = |e: std::io::Error| StartError::Listen { address: options.listen, message: e.to_string() };
     let listener = TcpListener::bind(options.listen).await.map_err(unusable)?;
     let address = listener.local_addr().map_err(unusable)?;
-    let book = Arc::new(Book::new(automations));
+    let book = Arc::new(Book::default());
     let store = SqliteStore::open(
         &options.data,
         &sqlite::Options {
@@ -117,6 +120,8 @@ pub async fn start(options: Options) -> Result<Running, StartError> {
         },
     )?;
     let store: Arc<dyn Store> = Arc::new(store);
+    let ours = |(name, automation)| ((Workspace::DEFAULT, name), automation);
+    book.declare(automations.into_iter().map(ours).collect());
     rename(store.as_ref(), renamed).await?;
     let new_token = first_token(store.as_ref(), options.admin_token.as_ref()).await?;
     if public_url.is_none() && !address.ip().is_loopback() {
@@ -136,9 +141,11 @@ pub async fn start(options: Options) -> Result<Running, StartError> {
         },
     );
     let (stop, stopped) = watch::channel(false);
-    let router = router(Arc::new(AppState::new(Arc::clone(&gate), sources, base_url)));
+    let state = Arc::new(AppState::new(Arc::clone(&gate), sources, base_url));
+    let uses = tokio::spawn(write_uses(Arc::clone(&state), stopped.clone()));
+    let router = router(state);
     let server = tokio::spawn(server::run(listener, router, options.limits, stopped));
-    Ok(Running { address, new_token, gate, engine, server, stop })
+    Ok(Running { address, new_token, gate, engine, server, uses, stop })
 }
 
 /// What makes outside calls, once every target that is spelt out has been looked at: a typing error or a private
@@ -195,15 +202,49 @@ async fn first_token(store: &dyn Store, chosen: Option<&Secret>) -> Result<Optio
         if chosen.expose().len() < 16 {
             return Err(StartError::WeakToken);
         }
-        store.add_api_token(sha256(chosen.expose()), "admin".into()).await?;
+        store.add_token(first(chosen.expose())).await?;
         return Ok(None);
     }
-    if store.has_api_tokens().await? {
+    // Whoever is left without a good one sets ONCEGATE_ADMIN_TOKEN.
+    if !store.tokens(Workspace::DEFAULT).await?.is_empty() {
         return Ok(None);
     }
     let token = format!("oga_{}", data_encoding::BASE64URL_NOPAD.encode(&entropy::bytes::<24>()));
-    store.add_api_token(sha256(token.as_bytes()), "admin".into()).await?;
+    store.add_token(first(token.as_bytes())).await?;
     Ok(Some(token))
+}
+
+fn first(token: &[u8]) -> NewToken {
+    NewToken {
+        workspace: Workspace::DEFAULT,
+        hash: sha256(token),
+        name: "admin".into(),
+        role: Role::Admin,
+        automations: None,
+        expires_at: None,
+        actor: "start".into(),
+    }
+}
+
+/// How often it is written down when tokens were last used.
+const USES_WRITTEN: Duration = Duration::from_secs(60);
+
+async fn write_uses(state: Arc<AppState>, mut stopped: watch::Receiver<bool>) {
+    loop {
+        let ends = tokio::select! {
+            () = state.gate.clock().sleep(USES_WRITTEN) => false,
+            _ = stopped.changed() => true,
+        };
+        let used = state.tokens.take_used();
+        if !used.is_empty()
+            && let Err(error) = state.gate.store().touch_tokens(used).await
+        {
+            tracing::warn!(%error, "could not write down when tokens were last used");
+        }
+        if ends {
+            return;
+        }
+    }
 }
 
 impl Running {
@@ -214,6 +255,8 @@ impl Running {
         if tokio::time::timeout(REQUESTS_DRAIN, &mut server).await.is_err() {
             server.abort();
         }
+        // Nobody loses more by it than a minute of `last_used_at`.
+        let _ = self.uses.await;
         self.engine.drain().await;
         self.gate.store().close().await;
     }

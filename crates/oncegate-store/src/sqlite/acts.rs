@@ -1,19 +1,19 @@
 //! What people do to claims and automations, each with its audit row in the same transaction.
 
-use oncegate_core::key::AutomationName;
+use oncegate_core::key::{AutomationName, Workspace};
 use oncegate_core::reset::{self, Act};
 use rusqlite::params;
 
 use super::row::{self, Extra};
 use super::transition::{Context, gone};
 use crate::StoreError;
-use crate::api::{ActCall, Acted, Renamed, Workspace};
+use crate::api::{ActCall, Acted, Renamed};
 
 impl Context<'_> {
     /// A person's act, with its audit row.
     pub(super) fn act(&self, call: &ActCall) -> Result<Acted, StoreError> {
         let Some(stored) = row::load(self.db, call.id)? else { return Ok(Acted::NotFound) };
-        let policy = self.policies.policy(&stored.view.automation);
+        let policy = self.policies.policy(call.id.workspace, &stored.view.automation);
         let claim = match reset::act(&stored.view.claim, &call.act, &policy, self.now, self.boot) {
             Ok(claim) => claim,
             Err(refusal) => return Ok(Acted::Refused(refusal)),
@@ -28,7 +28,7 @@ impl Context<'_> {
         };
         let from = stored.view.claim.processing_state().as_str();
         self.history(stored.row, action, Some(from), claim.attempt, &call.actor, Some(&call.reason))?;
-        self.audit(stored.workspace, &call.actor, action, &call.id.to_string(), &call.reason, Some(from))?;
+        self.audit(call.id.workspace, &call.actor, action, &call.id.to_string(), &call.reason, Some(from))?;
         Ok(Acted::Written(Box::new(self.view(call.id)?.ok_or_else(|| gone(call.id))?)))
     }
 

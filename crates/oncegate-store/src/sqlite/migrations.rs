@@ -6,7 +6,10 @@ use rusqlite::Connection;
 
 use crate::StoreError;
 
-const STEPS: [&str; 1] = [include_str!("../../migrations/sqlite/0001_spine.sql")];
+const STEPS: [&str; 2] = [
+    include_str!("../../migrations/sqlite/0001_spine.sql"),
+    include_str!("../../migrations/sqlite/0002_gate.sql"),
+];
 
 /// Brings the file to the newest schema, one step per transaction.
 pub(super) fn migrate(connection: &mut Connection, path: &Path) -> Result<(), StoreError> {

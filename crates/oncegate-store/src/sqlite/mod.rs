@@ -1,6 +1,7 @@
 //! The embedded store: SQLite in WAL mode, synchronous=FULL, one writer thread with group commit, separate
 //! readers. One process owns the data directory.
 
+mod access;
 mod acts;
 mod dir;
 mod intake;

@@ -186,7 +186,7 @@ fn read_all(db: &Connection) {
         let filter = Filter { inbox: Some(list), limit: 10, ..Filter::default() };
         queries::list(db, WS, &filter, NOW, BOOT).unwrap();
     }
-    let id = claims.rows[0].claim.id;
+    let id = claims.rows[0].at();
     row::load(db, id).unwrap();
     queries::history(db, id).unwrap();
     queries::work(db, id).unwrap();

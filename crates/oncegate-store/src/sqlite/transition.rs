@@ -9,7 +9,7 @@ use oncegate_core::decide::{
 };
 use oncegate_core::finish::{self, Answer, Call};
 use oncegate_core::inbox;
-use oncegate_core::key::{AutomationName, ClaimId, IdempotencyKey, StoreSecret};
+use oncegate_core::key::{AutomationName, ClaimRef, IdempotencyKey, StoreSecret, Workspace};
 use oncegate_core::limits;
 use oncegate_core::time::Now;
 use rusqlite::{Connection, OptionalExtension, params};
@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use super::row::{self, Extra, Stored};
 use crate::StoreError;
-use crate::api::{ClaimCall, ClaimView, Claimed, FinishCall, PolicyBook, Target, Workspace};
+use crate::api::{ClaimCall, ClaimView, Claimed, FinishCall, PolicyBook, Target};
 
 /// What every transition needs besides the connection.
 pub(super) struct Context<'a> {
@@ -43,7 +43,8 @@ impl Context<'_> {
         let (id, place, stored) = match &call.target {
             Target::Key { workspace, automation, key } => {
                 let automation_id = self.automation(*workspace, automation)?;
-                let id = self.secret.claim_id(workspace.0, automation_id, key);
+                let id = self.secret.claim_id(*workspace, automation_id, key);
+                let id = ClaimRef { workspace: *workspace, id };
                 let stored = row::load(self.db, id)?;
                 let (automation, key) = (automation.clone(), key.clone());
                 (id, Place { workspace: *workspace, automation_id, automation, key }, stored)
@@ -51,16 +52,12 @@ impl Context<'_> {
             Target::Id(id) => {
                 let Some(stored) = row::load(self.db, *id)? else { return Ok(None) };
                 let (automation, key) = (stored.view.automation.clone(), stored.view.key.clone());
-                let place = Place {
-                    workspace: stored.workspace,
-                    automation_id: stored.automation_id,
-                    automation,
-                    key,
-                };
+                let place =
+                    Place { workspace: id.workspace, automation_id: stored.automation_id, automation, key };
                 (*id, place, Some(stored))
             }
         };
-        let policy = self.policies.policy(&place.automation);
+        let policy = self.policies.policy(place.workspace, &place.automation);
         let facts = self.facts(id, &place, stored.as_ref(), call, policy.loop_limit.within)?;
         let Verdict { decision, mut changes } = decide::decide(&facts, &call.request, &policy, self.now);
 
@@ -71,7 +68,7 @@ impl Context<'_> {
             claim.progress.unknown = true;
         }
         if let Some(taken) = changes.record_taken_from {
-            self.take_record(taken, &place, &call.actor)?;
+            self.take_record(ClaimRef { workspace: place.workspace, id: taken }, &place, &call.actor)?;
         }
         let row = match (&changes.claim, &stored) {
             (Some(claim), Some(stored)) => {
@@ -107,7 +104,7 @@ impl Context<'_> {
             && let Some(claim) = &changes.claim
             && let Some(record) = &claim.record
         {
-            let hash = self.secret.record_hash(place.workspace.0, record);
+            let hash = self.secret.record_hash(place.workspace, record);
             self.db
                 .prepare_cached(
                     "INSERT INTO record_runs (record_hash, automation_id, at, claim_id, attempt) \
@@ -117,7 +114,7 @@ impl Context<'_> {
                     &hash[..],
                     place.automation_id,
                     self.now.wall.as_millis(),
-                    &id.0[..],
+                    &id.id.0[..],
                     claim.attempt
                 ])?;
         }
@@ -141,7 +138,7 @@ impl Context<'_> {
 
     fn facts(
         &self,
-        id: ClaimId,
+        id: ClaimRef,
         place: &Place,
         stored: Option<&Stored>,
         call: &ClaimCall,
@@ -155,7 +152,7 @@ impl Context<'_> {
             true => self
                 .db
                 .prepare_cached("SELECT done_at FROM pruned WHERE claim_id = ?1")?
-                .query_row([&id.0[..]], |r| r.get(0))
+                .query_row([&id.id.0[..]], |r| r.get(0))
                 .optional()?
                 .map(row::ts),
         };
@@ -166,7 +163,7 @@ impl Context<'_> {
         let (record_holder, first_runs_of_record) = match record {
             None => (None, 0),
             Some(record) => {
-                let hash = self.secret.record_hash(place.workspace.0, record);
+                let hash = self.secret.record_hash(place.workspace, record);
                 let until = self.now.wall;
                 let window = (until.before(loop_window).as_millis(), until.as_millis());
                 (
@@ -183,7 +180,7 @@ impl Context<'_> {
             }
         };
         Ok(Facts {
-            id,
+            id: id.id,
             clock_is_doubtful: self.clock_is_doubtful,
             run_id_is_constant: self.run_id_is_constant(place.workspace, call, claim.as_ref())?,
             claim,
@@ -200,20 +197,20 @@ impl Context<'_> {
     /// A key that is seen again after its retention is told so when it starts, however long it is held back before.
     fn keep_retention_end(
         &self,
-        id: ClaimId,
+        id: ClaimRef,
         facts: &Facts,
         stored: Option<&Stored>,
         starts: bool,
     ) -> Result<(), StoreError> {
         if starts {
             if facts.pruned_done_at.is_some() {
-                self.db.prepare_cached("DELETE FROM pruned WHERE claim_id = ?1")?.execute([&id.0[..]])?;
+                self.db.prepare_cached("DELETE FROM pruned WHERE claim_id = ?1")?.execute([&id.id.0[..]])?;
             }
             return Ok(());
         }
         match stored.map(|s| &s.view.claim.state) {
             Some(State::Done { at, retain_until }) if *retain_until <= self.now.wall => {
-                super::upkeep::remember_pruned(self.db, &id.0, at.as_millis(), self.now)
+                super::upkeep::remember_pruned(self.db, &id.id.0, at.as_millis(), self.now)
             }
             _ => Ok(()),
         }
@@ -223,14 +220,14 @@ impl Context<'_> {
         &self,
         workspace: Workspace,
         record_hash: &[u8; 16],
-        except: ClaimId,
+        except: ClaimRef,
     ) -> Result<Option<RecordHolder>, StoreError> {
         let sql =
             format!("{} WHERE c.workspace_id = ?1 AND c.record_hash = ?2 AND c.claim_id <> ?3", row::SELECT);
         let stored = self
             .db
             .prepare_cached(&sql)?
-            .query_row(params![workspace.0, &record_hash[..], &except.0[..]], |r| Ok(row::read(r)))
+            .query_row(params![workspace.0, &record_hash[..], &except.id.0[..]], |r| Ok(row::read(r)))
             .optional()?
             .transpose()?;
         Ok(stored.and_then(|s| match s.view.claim.state {
@@ -261,7 +258,7 @@ impl Context<'_> {
             .query_row(params![run_id.as_str(), &id.0[..], an_hour_ago, workspace.0], |r| r.get(0))?)
     }
 
-    fn take_record(&self, from: ClaimId, by: &Place, actor: &str) -> Result<(), StoreError> {
+    fn take_record(&self, from: ClaimRef, by: &Place, actor: &str) -> Result<(), StoreError> {
         let Some(stored) = row::load(self.db, from)? else { return Ok(()) };
         let claim = stored.view.claim.clone().with_record_taken();
         row::update(self.db, self.secret, &stored, &claim, &Extra::default(), self.now)?;
@@ -321,7 +318,7 @@ impl Context<'_> {
     /// Done, error, heartbeat, defer, hand back.
     pub(super) fn finish(&self, call: &FinishCall) -> Result<Option<(Answer, ClaimView)>, StoreError> {
         let Some(stored) = row::load(self.db, call.id)? else { return Ok(None) };
-        let policy = self.policies.policy(&stored.view.automation);
+        let policy = self.policies.policy(call.id.workspace, &stored.view.automation);
         let before = &stored.view.claim;
         let finished = finish::finish(before, call.fence, &call.call, &policy, self.now, call.jitter);
         if let Some(claim) = &finished.claim {
@@ -395,7 +392,7 @@ impl Context<'_> {
         Ok(self.db.last_insert_rowid())
     }
 
-    pub(super) fn view(&self, id: ClaimId) -> Result<Option<ClaimView>, StoreError> {
+    pub(super) fn view(&self, id: ClaimRef) -> Result<Option<ClaimView>, StoreError> {
         Ok(row::load(self.db, id)?.map(|s| judged(s, self.now, self.boot)))
     }
 
@@ -486,7 +483,7 @@ fn facts_replaced(decision: &Decision) -> bool {
     )
 }
 
-pub(super) fn gone(id: ClaimId) -> StoreError {
+pub(super) fn gone(id: ClaimRef) -> StoreError {
     StoreError::Inconsistent(format!("claim {id} vanished within its own transaction"))
 }
 

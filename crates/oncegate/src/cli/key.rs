@@ -133,13 +133,12 @@ fn unknown(config: &Config, args: &Preview) -> Failure {
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, Failure> {
+    if path.as_os_str() != "-" {
+        return Ok(config::sample_file(path)?);
+    }
     let mut body = vec![];
-    let read = match path.as_os_str() == "-" {
-        true => std::io::stdin().read_to_end(&mut body).map(|_| body),
-        #[expect(clippy::disallowed_methods, reason = "the sample is named on the command line")]
-        false => std::fs::read(path),
-    };
-    read.map_err(|e| Failure::from(format!("the sample {} cannot be read: {e}", path.display())))
+    let read = std::io::stdin().read_to_end(&mut body);
+    read.map(|_| body).map_err(|e| Failure::from(format!("stdin cannot be read: {e}")))
 }
 
 fn signature(source: &Source, request: &webhook::Request<'_>, secrets_set: bool) -> String {

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use oncegate_connect::PrivateAllowance;
-use oncegate_core::key::AutomationName;
+use oncegate_core::key::{AutomationName, Workspace};
 use oncegate_core::secret::Secret;
 use oncegate_core::webhook::{FieldPath, Provider, ProviderError};
 use oncegate_runner::book::Automation;
@@ -41,6 +41,8 @@ pub struct Config {
 /// One webhook endpoint.
 #[derive(Clone, Debug)]
 pub struct Source {
+    /// Whose.
+    pub workspace: Workspace,
     /// Whose signatures and events.
     pub provider: Provider,
     /// Any of them verifies: the new one first, the old one while it is being replaced.
@@ -88,6 +90,15 @@ impl std::fmt::Display for ConfigError {
 pub fn secret_file(path: &str) -> Result<Secret, String> {
     secrets::Secrets { environment: &ProcessEnvironment, base: Path::new("") }
         .resolve(&format!("file:{path}"))
+}
+
+/// Reads the body of a sample, as a sender would send it.
+///
+/// # Errors
+/// It cannot be read.
+pub fn sample_file(path: &Path) -> Result<Vec<u8>, String> {
+    #[expect(clippy::disallowed_methods, reason = "this is where files are read")]
+    std::fs::read(path).map_err(|e| format!("the sample {} cannot be read: {e}", path.display()))
 }
 
 /// Reads a file.
@@ -281,7 +292,8 @@ fn sources(
             ));
         }
         let key_fields = key_fields.map(|key| key.value.clone());
-        let source = Source { provider, secrets: keys, automation, key_fields };
+        let source =
+            Source { workspace: Workspace::DEFAULT, provider, secrets: keys, automation, key_fields };
         sources.insert(name.value.clone(), source);
     }
     Ok(sources)

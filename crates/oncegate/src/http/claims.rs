@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::{Extension, Request, State};
+use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
 use oncegate_core::claim::Holder;
@@ -12,11 +12,11 @@ use oncegate_core::fingerprint::Fingerprint;
 use oncegate_core::key::{AutomationName, IdempotencyKey, RecordName, RunId};
 use oncegate_core::limits;
 use oncegate_core::policy::{Ttl, parse_duration};
-use oncegate_store::api::{ClaimCall, Payload, Target, Workspace};
+use oncegate_store::api::{ClaimCall, Payload, Target};
 use serde_json::{Map, Value};
 
 use super::answer::Json;
-use super::auth::Actor;
+use super::auth::Caller;
 use super::input::{Fields, kind};
 use super::problem::Problem;
 use super::{AppState, answer};
@@ -26,11 +26,12 @@ const TAKES: &str =
 
 pub(crate) async fn claim(
     State(state): State<Arc<AppState>>,
-    Extension(actor): Extension<Actor>,
+    caller: Caller,
     request: Request,
 ) -> Result<Response, Problem> {
     let mut fields = Fields::read(request).await?;
     let automation = named(&fields.required("automation")?, "automation")?;
+    caller.may_touch(&automation)?;
     let key = key(&mut fields)?;
     let record = fields.text("record")?.map(|t| name::<RecordName>(&t, "record")).transpose()?;
     let run_id = fields.text("run_id")?.map(|t| name::<RunId>(&t, "run_id")).transpose()?;
@@ -47,7 +48,7 @@ pub(crate) async fn claim(
 
     let shown_key = key.to_string();
     let call = ClaimCall {
-        target: Target::Key { workspace: Workspace::DEFAULT, automation, key },
+        target: Target::Key { workspace: caller.workspace, automation, key },
         request: decide::Request {
             start: Start::Now(Holder::Caller { run_id }),
             fingerprint: payload.as_ref().map(|p| Fingerprint::of(p, &[])),
@@ -60,7 +61,7 @@ pub(crate) async fn claim(
             let json = p.to_string();
             Payload { body: json.clone().into_bytes(), json }
         }),
-        actor: actor.0,
+        actor: caller.actor,
         again: false,
     };
     let claimed = state.gate.claim(call, wait).await?;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::{Path, Request, State};
 use oncegate_core::finish::{Answer, Call, Failed, cut};
-use oncegate_core::key::ClaimId;
+use oncegate_core::key::{ClaimId, ClaimRef};
 use oncegate_core::limits;
 use oncegate_core::policy::parse_duration;
 use oncegate_core::token::Fence;
@@ -77,7 +77,7 @@ pub(crate) async fn heartbeat(
 
 /// Who calls, proved, and what it says.
 struct Holder {
-    id: ClaimId,
+    id: ClaimRef,
     fence: Fence,
     fields: Fields,
     /// Why the body is not among the fields. The token is what counts: done and heartbeat go on without it.
@@ -113,10 +113,10 @@ async fn holder(state: &AppState, id: &str, request: Request) -> Result<Holder, 
     Ok(Holder { id, fence, fields, unread })
 }
 
-fn read_token(state: &AppState, id: &str, token: &str) -> Result<(ClaimId, Fence), Problem> {
+fn read_token(state: &AppState, id: &str, token: &str) -> Result<(ClaimRef, Fence), Problem> {
     let (named, fence) = state.gate.store().secret().read_token(token.trim()).ok_or_else(foreign)?;
     match ClaimId::parse(id) {
-        Some(id) if id == named => Ok((id, fence)),
+        Some(id) if id == named.id => Ok((named, fence)),
         _ => Err(foreign()),
     }
 }
@@ -127,7 +127,7 @@ fn foreign() -> Problem {
 
 async fn say(
     state: &AppState,
-    id: ClaimId,
+    id: ClaimRef,
     fence: Fence,
     call: Call,
     result: Option<String>,

@@ -11,7 +11,7 @@ use oncegate_core::limits;
 use oncegate_core::time::Timestamp;
 use oncegate_core::webhook::{self, Headers, NoIdentity, Provider, Reading as Read, SignatureError};
 use oncegate_runner::gatekeeper::Gatekeeper;
-use oncegate_store::api::{AdmitCall, AdmitEvent, Admitted, DeliveryRow, Release, UnverifiedCall, Workspace};
+use oncegate_store::api::{AdmitCall, AdmitEvent, Admitted, DeliveryRow, Release, UnverifiedCall};
 use serde_json::{Value, json};
 
 use super::AppState;
@@ -165,7 +165,7 @@ fn admit_call(
     body: Vec<u8>,
     events: Vec<webhook::Event>,
 ) -> AdmitCall {
-    let template = state.gate.book().automation(&source.automation).record;
+    let template = state.gate.book().automation(source.workspace, &source.automation).record;
     let events = events
         .into_iter()
         .map(|event| {
@@ -174,7 +174,7 @@ fn admit_call(
         })
         .collect();
     AdmitCall {
-        workspace: Workspace::DEFAULT,
+        workspace: source.workspace,
         source: name.to_owned(),
         automation: source.automation.clone(),
         headers: stored_headers(headers),
@@ -214,7 +214,7 @@ async fn keep_unverified(
     reason: String,
 ) {
     let call = UnverifiedCall {
-        workspace: Workspace::DEFAULT,
+        workspace: source.workspace,
         source: name.to_owned(),
         automation: source.automation.clone(),
         headers: stored_headers(headers),
@@ -243,9 +243,10 @@ fn stored_headers(headers: &Headers) -> String {
 /// Runs a stored delivery after its source was mended: verified as of its arrival, its key derived anew.
 pub(crate) async fn release(mut doing: Doing) -> Result<Json, Problem> {
     doing.nothing_else("reason, by")?;
+    doing.caller.may_touch_all()?;
     let state = Arc::clone(&doing.state);
     let row = match doing.subject.parse() {
-        Ok(id) => state.gate.store().delivery(Workspace::DEFAULT, id).await?,
+        Ok(id) => state.gate.store().delivery(doing.caller.workspace, id).await?,
         Err(_) => None,
     };
     let row = row.ok_or_else(|| Problem::not_found("there is no such delivery"))?;

@@ -12,9 +12,10 @@ mod intake;
 mod lists;
 mod problem;
 pub(crate) mod server;
+mod tokens;
 
 use std::collections::HashMap;
-use std::sync::{Arc, RwLock};
+use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::State;
@@ -22,6 +23,7 @@ use axum::middleware;
 use axum::response::Response;
 use axum::routing::{get, post};
 use http::HeaderValue;
+use oncegate_core::access::Right;
 use oncegate_core::limits;
 use oncegate_runner::gatekeeper::Gatekeeper;
 use tokio::sync::Semaphore;
@@ -29,6 +31,7 @@ use tokio::sync::Semaphore;
 use crate::config::Source;
 pub(crate) use intake::identified;
 use problem::Problem;
+use tokens::KnownTokens;
 
 /// What every handler sees.
 pub(crate) struct AppState {
@@ -36,7 +39,7 @@ pub(crate) struct AppState {
     pub(crate) sources: HashMap<String, Source>,
     /// Where the URLs in answers point to, without a slash at the end.
     pub(crate) base_url: String,
-    tokens: RwLock<HashMap<[u8; 32], String>>,
+    pub(crate) tokens: KnownTokens,
     /// Turns of large bodies, whose check and parsing take a core and memory.
     large_bodies: Arc<Semaphore>,
 }
@@ -44,22 +47,14 @@ pub(crate) struct AppState {
 impl AppState {
     pub(crate) fn new(gate: Arc<Gatekeeper>, sources: HashMap<String, Source>, base_url: String) -> Self {
         let large_bodies = Arc::new(Semaphore::new(limits::LARGE_BODIES_AT_WORK_MAX));
-        Self { gate, sources, base_url, tokens: RwLock::default(), large_bodies }
-    }
-
-    fn known_token(&self, hash: &[u8; 32]) -> Option<String> {
-        self.tokens.read().unwrap_or_else(std::sync::PoisonError::into_inner).get(hash).cloned()
-    }
-
-    fn remember_token(&self, hash: [u8; 32], name: &str) {
-        self.tokens.write().unwrap_or_else(std::sync::PoisonError::into_inner).insert(hash, name.to_owned());
+        Self { gate, sources, base_url, tokens: KnownTokens::default(), large_bodies }
     }
 }
 
 const WRONG_METHOD: &str =
     "this method does nothing here; the `Allow` header names the one that does, e.g. `curl -X POST`";
 
-/// The store's clock, in every answer to those who hold a token: ages are told by it, not by the reader's own clock.
+/// The store's clock, in every answer: ages are told by it, not by the reader's own clock.
 async fn stamp(State(state): State<Arc<AppState>>, mut response: Response) -> Response {
     if let Ok(now) = HeaderValue::from_str(&state.gate.store().now().wall.to_string()) {
         response.headers_mut().insert("oncegate-time", now);
@@ -69,9 +64,17 @@ async fn stamp(State(state): State<Arc<AppState>>, mut response: Response) -> Re
 
 /// Every address this server answers at.
 pub(crate) fn router(state: Arc<AppState>) -> Router {
-    let api = Router::new()
-        .route("/v1/claims", post(claims::claim).get(lists::claims))
+    let with = |right| middleware::from_fn_with_state((Arc::clone(&state), right), auth::require);
+    let claiming = Router::new().route("/v1/claims", post(claims::claim)).route_layer(with(Right::Claim));
+    let reading = Router::new()
+        .route("/v1/claims", get(lists::claims))
         .route("/v1/claims/{id}", get(lists::claim))
+        .route("/v1/inbox", get(lists::inbox))
+        .route("/v1/rejected", get(lists::rejected))
+        .route("/v1/rejected/{id}", get(lists::rejected_one))
+        .route("/v1/audit", get(lists::audit))
+        .route_layer(with(Right::Read));
+    let acting = Router::new()
         .route("/v1/claims/{id}/reset", post(acts::reset))
         .route("/v1/claims/{id}/run-now", post(acts::run_now))
         .route("/v1/claims/{id}/mark-error", post(acts::mark_error))
@@ -79,24 +82,22 @@ pub(crate) fn router(state: Arc<AppState>) -> Router {
         .route("/v1/claims/{id}/dismiss", post(acts::dismiss))
         .route("/v1/automations/{name}/pause", post(acts::pause))
         .route("/v1/automations/{name}/resume", post(acts::resume))
-        .route("/v1/inbox", get(lists::inbox))
-        .route("/v1/rejected", get(lists::rejected))
-        .route("/v1/rejected/{id}", get(lists::rejected_one))
         .route("/v1/rejected/{id}/release", post(intake::release))
-        .route("/v1/audit", get(lists::audit))
-        .route_layer(middleware::from_fn_with_state(Arc::clone(&state), auth::require_token))
-        .layer(middleware::map_response_with_state(Arc::clone(&state), stamp));
+        .route_layer(with(Right::Act));
     // These carry the claim's own token. GET and HEAD never act: link previews and browsers send them.
     let capability = Router::new()
         .route("/v1/claims/{id}/done", post(finish::done))
         .route("/v1/claims/{id}/error", post(finish::error))
         .route("/v1/claims/{id}/heartbeat", post(finish::heartbeat));
     Router::new()
-        .merge(api)
+        .merge(claiming)
+        .merge(reading)
+        .merge(acting)
         .merge(capability)
         .route("/in/{source}", post(intake::deliver))
         .route("/healthz", get(async || "ok\n"))
         .method_not_allowed_fallback(async || Problem::method_not_allowed(WRONG_METHOD))
         .fallback(async || Problem::not_found("no page or call has this address"))
+        .layer(middleware::map_response_with_state(Arc::clone(&state), stamp))
         .with_state(state)
 }

@@ -39,6 +39,7 @@ codes! {
     missing_credentials = UNAUTHORIZED, "A token is needed";
     invalid_credentials = UNAUTHORIZED, "The token is not known";
     invalid_signature = UNAUTHORIZED, "The signature does not verify";
+    forbidden = FORBIDDEN, "The token may not do this";
     invalid_token = FORBIDDEN, "This token does not belong to this claim";
     not_found = NOT_FOUND, "There is no such thing";
     unknown_source = NOT_FOUND, "There is no such source";

@@ -169,15 +169,17 @@ fn shown(screen: &Screen, answer: &Answer) -> String {
     let mut page = format!("{}\n", headline(screen, claim));
     let mut fact = |name: &str, text: String| {
         if !text.is_empty() {
-            page.push_str(&format!("  {}{text}\n", screen.paint(Style::Dim, &format!("{name:<15}"))));
+            page.push_str(&format!("  {}{text}\n", screen.paint(Style::Dim, &format!("{name:<10}"))));
         }
     };
     fact("note", text("note"));
     fact("key", text("idempotency_key"));
     let since = age::read(&claim["processing_started_at"])
-        .filter(|_| claim["decision"] != "run")
         .map(|at| format!(", started {}", age::relative(answer.now, at)));
-    fact("state", format!("{}{}", text("processing_state"), since.unwrap_or_default()));
+    // Whoever may run knows that it runs.
+    if claim["decision"] != "run" {
+        fact("state", format!("{}{}", text("processing_state"), since.unwrap_or_default()));
+    }
     fact("attempt", claim["attempt"].to_string());
     if let Some(seconds) = claim["retry_after_s"].as_u64() {
         fact("ask again", format!("in {seconds} s at the earliest"));
@@ -186,8 +188,11 @@ fn shown(screen: &Screen, answer: &Answer) -> String {
         fact("result", clean(&claim["result"].to_string()));
     }
     fact("claim", text("claim_id"));
-    for name in ["token", "done_url", "error_url", "heartbeat_url"] {
-        fact(name, text(name));
+    fact("token", text("token"));
+    fact("done_url", text("done_url"));
+    if claim["decision"] == "run" {
+        let then = "Then: oncegate done DONE_URL, or: oncegate error DONE_URL --note '…'";
+        page.push_str(&format!("  {}\n", screen.paint(Style::Dim, then)));
     }
     page
 }

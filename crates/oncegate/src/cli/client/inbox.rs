@@ -194,9 +194,7 @@ fn next(list: InboxList, row: &Value, now: Timestamp, room: usize) -> String {
     };
     let due = age::read(&row["due_at"]);
     match list {
-        InboxList::Error if due.is_some_and(|due| due > now) => {
-            "retries when it is due, if it is asked to".into()
-        }
+        InboxList::Error if due.is_some_and(|due| due > now) => "nothing to do before that".into(),
         InboxList::Error if row["error_cause"] == "outcome_unknown" => look(),
         InboxList::Stuck | InboxList::Error => act("reset"),
         InboxList::Mismatch | InboxList::Late => look(),

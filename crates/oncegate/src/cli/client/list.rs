@@ -186,15 +186,16 @@ pub(super) fn note(claim: &Value, now: Timestamp) -> String {
     if text("error_cause") == "outcome_unknown" {
         parts.push("outcome unknown".to_owned());
     }
-    match text("note").as_str() {
-        "" => {}
-        note => parts.push(note.to_owned()),
-    }
+    // Before the note: if something is cut, the note can spare it.
     if let Some(due) = age::read(&claim["due_at"]) {
         parts.push(match due > now {
             true => format!("due {}", age::relative(now, due)),
             false => "due now".to_owned(),
         });
+    }
+    match text("note").as_str() {
+        "" => {}
+        note => parts.push(note.to_owned()),
     }
     parts.join("; ")
 }

@@ -14,7 +14,6 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tokio::process::{Child, Command};
 use tokio::signal::unix::{self, SignalKind};
-use tokio::time::Instant;
 
 use super::super::ending::Failure;
 use super::super::term;
@@ -148,7 +147,9 @@ async fn attend(
             biased;
             status = child.wait() => return status.map_err(|e| format!("the command cannot be waited for: {e}").into()),
             signal = signals.next() => {
-                pass_on(signal);
+                if signal != Signal::INT || !signals.interrupted_by_terminal {
+                    pass_on(signal);
+                }
             }
             ended = &mut beats, if beating => {
                 beating = false;
@@ -243,15 +244,15 @@ async fn told(
     within: Duration,
     signals: &mut Signals,
 ) -> Result<Answer, Trouble> {
-    #[expect(clippy::disallowed_methods, reason = "a deadline on the runtime's own clock")]
-    let deadline = Instant::now() + within;
+    let deadline = tokio::time::sleep(within);
+    tokio::pin!(deadline);
     let mut pause = Duration::from_secs(1);
     loop {
         let trouble = match holder.say(gate, verb, fields).await {
             Err(trouble) if trouble.is_passing() => trouble,
             said => return said,
         };
-        if tokio::time::timeout_at(deadline, std::future::ready(())).await.is_err() {
+        if deadline.is_elapsed() {
             return Err(trouble);
         }
         let words = term::age::words(within);
@@ -261,7 +262,7 @@ async fn told(
         tokio::select! {
             _ = signals.next() => return Err(trouble),
             () = tokio::time::sleep(pause) => {}
-            () = tokio::time::sleep_until(deadline) => return Err(trouble),
+            () = &mut deadline => return Err(trouble),
         }
         pause = (pause * 2).min(TELL_PAUSE_MAX);
     }

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::super::ending::Failure;
 use super::super::term::table::{Cell, Column, Shrink, table};
-use super::super::term::text::{clean, wrap};
+use super::super::term::text::{clean, width, wrap};
 use super::super::term::{Screen, Style, age};
 use super::gate::Connection;
 use super::list::since;
@@ -138,14 +138,14 @@ fn steps(page: &mut String, screen: &Screen, claim: &Value) {
         Column::new("SENT", Shrink::Never),
         Column::right("STATUS"),
         Column::new("TARGET", Shrink::End),
-        Column::new("NOTE", Shrink::End),
     ];
     let calls = claim["calls"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let mut rows = vec![];
+    let (mut rows, mut notes) = (vec![], vec![]);
     for step in steps {
         let of_step: Vec<&Value> = calls.iter().filter(|call| call["step"] == step["step"]).collect();
         if of_step.is_empty() {
             rows.push(vec![word(&step["step"]).into(), word(&step["outcome"]).replace('_', " ").into()]);
+            notes.push(String::new());
         }
         for call in of_step {
             rows.push(vec![
@@ -154,11 +154,35 @@ fn steps(page: &mut String, screen: &Screen, claim: &Value) {
                 Cell::new(Style::Dim, age::read(&call["sent_at"]).map(age::clock).unwrap_or_default()),
                 call["status"].as_u64().map(|n| n.to_string()).unwrap_or_default().into(),
                 word(&call["target"]).into(),
-                Cell::new(Style::Dim, word(&call["note"])),
             ]);
+            notes.push(word(&call["note"]));
         }
     }
-    page.push_str(&table(screen, &columns, &rows));
+    noted(page, screen, &columns, &rows, &notes);
+}
+
+/// A table, each row with its note below it: notes are read as a whole.
+fn noted(page: &mut String, screen: &Screen, columns: &[Column], rows: &[Vec<Cell>], notes: &[String]) {
+    let lines = table(screen, columns, rows);
+    let mut lines = lines.lines();
+    page.extend(lines.next().map(|head| format!("{head}\n")));
+    for (line, note) in lines.zip(notes) {
+        page.push_str(&format!("{line}\n"));
+        below(page, screen, note, 6);
+    }
+}
+
+fn below(page: &mut String, screen: &Screen, note: &str, indent: usize) {
+    if note.is_empty() {
+        return;
+    }
+    let lines = match screen.width {
+        Some(width) => wrap(note, width.saturating_sub(indent)),
+        None => vec![note.to_owned()],
+    };
+    for line in lines {
+        page.push_str(&format!("{}{}\n", " ".repeat(indent), screen.paint(Style::Dim, &line)));
+    }
 }
 
 fn outcome(value: &Value) -> Style {
@@ -182,8 +206,8 @@ fn deliveries(page: &mut String, screen: &Screen, claim: &Value) {
         Column::new("SOURCE", Shrink::End),
         Column::new("VERDICT", Shrink::Never),
         Column::right("REPEATS"),
-        Column::new("REASON", Shrink::End),
     ];
+    let notes: Vec<String> = rows.iter().map(|row| word(&row["reason"])).collect();
     let rows: Vec<Vec<Cell>> = rows
         .iter()
         .map(|row| {
@@ -193,44 +217,48 @@ fn deliveries(page: &mut String, screen: &Screen, claim: &Value) {
                 word(&row["source"]).into(),
                 word(&row["verdict"]).replace('_', " ").into(),
                 row["repeats"].as_u64().filter(|n| *n > 0).map(|n| n.to_string()).unwrap_or_default().into(),
-                Cell::new(Style::Dim, word(&row["reason"])),
             ]
         })
         .collect();
-    page.push_str(&table(screen, &columns, &rows));
+    noted(page, screen, &columns, &rows, &notes);
 }
 
+/// What happened, oldest first, under the day on which it did.
 fn timeline(page: &mut String, screen: &Screen, claim: &Value) {
     let Some(rows) = claim["history"].as_array().filter(|rows| !rows.is_empty()) else { return };
-    title(page, screen, "TIMELINE");
-    let columns = [
-        Column::new("WHEN (UTC)", Shrink::Never),
-        Column::right("ATTEMPT"),
-        Column::new("WHAT", Shrink::Never),
-        Column::new("WHO", Shrink::End),
-        Column::new("NOTE", Shrink::End),
-    ];
-    let rows: Vec<Vec<Cell>> = rows
+    title(page, screen, "TIMELINE (UTC)");
+    let whats: Vec<String> = rows
         .iter()
         .map(|row| {
-            let kind = word(&row["kind"]);
-            let style = match kind.as_str() {
-                "done" => Style::Green,
-                "error" | "late" => Style::Red,
-                "stop" => Style::Dim,
-                _ => Style::Plain,
-            };
-            let what = format!("{kind} {}", word(&row["reason"])).trim_end().replace('_', " ");
-            vec![
-                Cell::new(Style::Dim, age::read(&row["at"]).map(age::clock).unwrap_or_default()),
-                row["attempt"].to_string().into(),
-                Cell::new(style, what),
-                word(&row["actor"]).into(),
-                Cell::new(Style::Dim, word(&row["note"])),
-            ]
+            let what = format!("{} {}", word(&row["kind"]), word(&row["reason"]));
+            let attempt = row["attempt"].as_u64().filter(|n| *n > 0);
+            let attempt = attempt.map(|n| format!(", attempt {n}")).unwrap_or_default();
+            format!("{}{attempt}", what.trim_end().replace('_', " "))
         })
         .collect();
-    page.push_str(&table(screen, &columns, &rows));
+    let room = whats.iter().map(|what| width(what)).max().unwrap_or(0);
+    let mut day = String::new();
+    for (row, what) in rows.iter().zip(&whats) {
+        let when = age::read(&row["at"]).map(age::clock).unwrap_or_default();
+        let (date, time) = when.split_once(' ').unwrap_or_default();
+        if date != day {
+            date.clone_into(&mut day);
+            page.push_str(&format!("  {}\n", screen.paint(Style::Dim, date)));
+        }
+        let style = match row["kind"].as_str() {
+            Some("done") => Style::Green,
+            Some("error" | "late") => Style::Red,
+            Some("stop") => Style::Dim,
+            _ => Style::Plain,
+        };
+        let blank = " ".repeat(room.saturating_sub(width(what)) + 2);
+        let who = screen.paint(Style::Dim, &word(&row["actor"]));
+        page.push_str(&format!("    {time}  {}{blank}{who}\n", screen.paint(style, what)));
+        let note = word(&row["note"]);
+        if !note.is_empty() {
+            below(page, screen, &note, 14);
+        }
+    }
 }
 
 fn delivery(screen: &Screen, row: &Value, now: Timestamp) -> String {
