@@ -8,6 +8,7 @@
 
 mod api;
 mod cases;
+mod cli;
 mod config;
 mod forward;
 mod harness;
