@@ -11,6 +11,7 @@ pub mod deliveries;
 mod error;
 pub mod failpoint;
 pub mod sqlite;
+pub mod transition;
 
 pub use api::Store;
 pub use error::StoreError;
