@@ -67,7 +67,8 @@ const PLACEHOLDER_URL: &str = "https://placeholder.invalid/";
 impl Environment for Placeholders {
     fn get(&self, name: &str) -> Option<String> {
         let absent = if name.ends_with("URL") { PLACEHOLDER_URL } else { PLACEHOLDER };
-        Some(ProcessEnvironment.get(name).unwrap_or_else(|| absent.to_owned()))
+        let set = ProcessEnvironment.get(name).filter(|value| !value.trim().is_empty());
+        Some(set.unwrap_or_else(|| absent.to_owned()))
     }
 }
 
@@ -81,10 +82,8 @@ pub(super) fn run(args: Args) -> Result<u8, Failure> {
     let Verb::Preview(args) = args.verb;
     let (config, secrets_set) = match config::load(&args.config, &ProcessEnvironment) {
         Ok(config) => (config, true),
-        Err(error) => match config::load(&args.config, &Placeholders) {
-            Ok(config) => (config, false),
-            Err(_) => return Err(Failure::from(error.to_string())),
-        },
+        // With every variable set, what is still wrong is wrong with the file.
+        Err(_) => (config::load(&args.config, &Placeholders).map_err(|e| e.to_string())?, false),
     };
     let source = config.sources.get(&args.source).ok_or_else(|| unknown(&config, &args))?;
     let body = read(&args.body)?;

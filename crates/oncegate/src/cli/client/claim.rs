@@ -20,6 +20,9 @@ pub(in crate::cli) struct Args {
     /// Names the one effect, e.g. `contact-form:8812`. Never a time of day, never random.
     #[arg(value_name = "KEY", required_unless_present = "key_field")]
     key: Option<String>,
+    /// Run this if the gate says run, then tell the gate how it ended.
+    #[arg(last = true, value_name = "COMMAND", conflicts_with = "json")]
+    command: Vec<String>,
     /// Instead of KEY: a field that the key is made of; once per field.
     #[arg(long, value_name = "NAME=VALUE", conflicts_with = "key", value_parser = pair)]
     key_field: Vec<(String, String)>,
@@ -58,9 +61,6 @@ pub(in crate::cli) struct Args {
     tell_for: Duration,
     #[command(flatten)]
     connection: Connection,
-    /// Run this if the gate says run, then tell the gate how it ended.
-    #[arg(last = true, value_name = "COMMAND", conflicts_with = "json")]
-    command: Vec<String>,
 }
 
 fn pair(text: &str) -> Result<(String, String), String> {

@@ -94,6 +94,7 @@ fn claim(screen: &Screen, claim: &Value, now: Timestamp) -> String {
     fact(&mut page, screen, "remembered", &when("remembered_until"));
     fact(&mut page, screen, "created", &when("created_at"));
     fact(&mut page, screen, "retries", &retries(claim));
+    fact(&mut page, screen, "stopped", &stops(&claim["stopped"], now));
     fact(&mut page, screen, "result", &json(&claim["result"]));
     fact(&mut page, screen, "payload", &json(&claim["payload"]));
     fact(&mut page, screen, "claim", &text("claim_id"));
@@ -105,18 +106,25 @@ fn claim(screen: &Screen, claim: &Value, now: Timestamp) -> String {
 
 fn retries(claim: &Value) -> String {
     let count = |name: &str| claim[name].as_u64().unwrap_or(0);
-    let stops = claim["stopped"]["count"].as_u64().unwrap_or(0);
     let mut parts = vec![];
-    for (n, what) in [
-        (count("retries_used"), "after an error"),
-        (count("stale_retries_used"), "after silence"),
-        (stops, "callers stopped"),
-    ] {
+    for (n, what) in
+        [(count("retries_used"), "after an error"), (count("stale_retries_used"), "after silence")]
+    {
         if n > 0 {
             parts.push(format!("{n} {what}"));
         }
     }
     parts.join(", ")
+}
+
+/// How often somebody else wanted to run it too.
+fn stops(stopped: &Value, now: Timestamp) -> String {
+    let Some(count) = stopped["count"].as_u64().filter(|n| *n > 0) else { return String::new() };
+    let times = if count == 1 { "time" } else { "times" };
+    match age::read(&stopped["last"]) {
+        Some(last) => format!("{count} {times}, the last {}", age::relative(now, last)),
+        None => format!("{count} {times}"),
+    }
 }
 
 fn json(value: &Value) -> String {
@@ -166,9 +174,12 @@ fn noted(page: &mut String, screen: &Screen, columns: &[Column], rows: &[Vec<Cel
     let lines = table(screen, columns, rows);
     let mut lines = lines.lines();
     page.extend(lines.next().map(|head| format!("{head}\n")));
+    let mut said = "";
     for (line, note) in lines.zip(notes) {
         page.push_str(&format!("{line}\n"));
-        below(page, screen, note, 6);
+        let again = !note.is_empty() && note == said;
+        below(page, screen, if again { "the same as before" } else { note }, 6);
+        said = note;
     }
 }
 
@@ -237,7 +248,7 @@ fn timeline(page: &mut String, screen: &Screen, claim: &Value) {
         })
         .collect();
     let room = whats.iter().map(|what| width(what)).max().unwrap_or(0);
-    let mut day = String::new();
+    let (mut day, mut said) = (String::new(), String::new());
     for (row, what) in rows.iter().zip(&whats) {
         let when = age::read(&row["at"]).map(age::clock).unwrap_or_default();
         let (date, time) = when.split_once(' ').unwrap_or_default();
@@ -255,9 +266,9 @@ fn timeline(page: &mut String, screen: &Screen, claim: &Value) {
         let who = screen.paint(Style::Dim, &word(&row["actor"]));
         page.push_str(&format!("    {time}  {}{blank}{who}\n", screen.paint(style, what)));
         let note = word(&row["note"]);
-        if !note.is_empty() {
-            below(page, screen, &note, 14);
-        }
+        let again = !note.is_empty() && note == said;
+        below(page, screen, if again { "the same as before" } else { &note }, 14);
+        said = note;
     }
 }
 

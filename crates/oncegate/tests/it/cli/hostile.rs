@@ -42,7 +42,7 @@ async fn c103_nothing_steers_the_terminal() {
         run(&gate, &["show", "--delivery", "1"]).ok(),
         run(&gate, &["claim", "story", key, "--payload", &json!({ "a": HOSTILE }).to_string()]).out,
         run(&gate, &["audit"]).ok(),
-        run(&gate, &["show", "story", HOSTILE]).fails(4),
+        run(&gate, &["show", "story", HOSTILE]).fails(5),
         run(&gate, &["pause", HOSTILE, "--reason", "x"]).fails(5),
         run(&gate, &["dismiss", &failed.claim_id, "--reason", &why]).fails(5),
     ];
