@@ -163,7 +163,7 @@ fn say(gate: &Gate, answer: &Answer) -> Result<u8, Failure> {
             (_, "reset") => line.push_str("; waits for run-now, or for its event to come again"),
             _ => {}
         }
-        if let Some(due) = age::read(&claim["due_at"]) {
+        if let Some(due) = age::read(&claim["due_at"]).filter(|due| *due > answer.now) {
             line.push_str(&format!(", due {}", age::relative(answer.now, due)));
         }
         line.push('\n');

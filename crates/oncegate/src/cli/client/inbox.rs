@@ -82,20 +82,24 @@ fn shown(gate: &str, lists: &[List], now: Timestamp, screen: &Screen) -> String 
         return format!("  {calm} {}\n", screen.paint(Style::Dim, &format!("{gate}, {clock}")));
     }
     let room = screen.columns();
-    let head = format!("oncegate inbox  {gate}");
-    let gap = room.saturating_sub(4 + width(&head) + width(&clock)).max(2);
+    let head = width("  oncegate inbox  ") + width(gate);
     let mut page = format!(
-        "\n  {}{}{}{}\n\n ",
+        "\n  {}  {}",
         screen.paint(Style::Bold, "oncegate inbox"),
-        screen.paint(Style::Dim, &format!("  {gate}")),
-        " ".repeat(gap),
-        screen.paint(Style::Dim, &clock)
+        screen.paint(Style::Dim, &cut(gate, room.saturating_sub(width("  oncegate inbox  "))))
     );
-    for List { list, count, .. } in lists {
-        let style = if *count == 0 { Style::Dim } else { Style::Bold };
-        page.push_str(&format!(" {}   ", screen.paint(style, &format!("{} {count}", list.as_str()))));
+    // A narrow window keeps what cannot be read from any other clock.
+    if let Some(gap) = room.checked_sub(head + width(&clock)).filter(|gap| *gap >= 2) {
+        page.push_str(&format!("{}{}", " ".repeat(gap), screen.paint(Style::Dim, &clock)));
     }
-    page = format!("{}\n", page.trim_end());
+    let words: Vec<String> = lists.iter().map(|l| format!("{} {}", l.list.as_str(), l.count)).collect();
+    let gap = if width(&words.join("    ")) + 2 <= room { "    " } else { "  " };
+    let painted: Vec<String> = lists
+        .iter()
+        .zip(&words)
+        .map(|(list, words)| screen.paint(if list.count == 0 { Style::Dim } else { Style::Bold }, words))
+        .collect();
+    page.push_str(&format!("\n\n  {}\n", painted.join(gap)));
     for list in lists.iter().filter(|list| list.count > 0) {
         section(&mut page, list, now, screen);
     }

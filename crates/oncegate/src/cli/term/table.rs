@@ -55,7 +55,7 @@ impl<T: Into<String>> From<T> for Cell {
 const MARGIN: &str = "  ";
 const GAP: &str = "  ";
 /// A column that shrinks keeps so many columns, or its title's.
-const NARROWEST: usize = 8;
+const NARROWEST: usize = 6;
 
 /// The table as text, a line per row. Columns in which no row says anything are left out.
 pub(in crate::cli) fn table(screen: &Screen, columns: &[Column], rows: &[Vec<Cell>]) -> String {

@@ -187,10 +187,10 @@ async fn oncegates_own_work_is_started_and_released() {
     assert_eq!(receiver.requests().len(), 2);
 
     gate.api.order(&json!({ "id": "o_2" })).await.ok();
-    run(&gate, &["release", "1", "--reason", "too early"]).fails(5);
+    run(&gate, &["release", "2", "--reason", "too early"]).fails(5);
     gate.restart_with(|yaml| yaml.replace("key: [order]", "key: [id]")).await;
     assert_eq!(
-        run(&gate, &["release", "1", "--reason", "key corrected"]).ok(),
-        "delivery 1: accepted, 1 event\n"
+        run(&gate, &["release", "2", "--reason", "key corrected"]).ok(),
+        "delivery 2: accepted, 1 event\n"
     );
 }

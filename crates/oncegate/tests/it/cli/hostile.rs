@@ -57,15 +57,38 @@ async fn c103_nothing_steers_the_terminal() {
 }
 
 /// Something that is not a gate, or a gate in the wrong hands, answers with whatever it likes.
-#[tokio::test]
-async fn a_stranger_is_named_as_one_and_does_not_steer_either() {
-    let receiver = Receiver::start().await;
-    let url = receiver.url();
-    let mut asked = super::bare(&["list", "--url", &url]);
-    asked.env("ONCEGATE_TOKEN", "oga_x");
-    let said = ended(asked);
-    assert_ne!(said.code, 0, "{said:?}");
-    is_harmless("a stranger", &said.err);
+#[test]
+fn a_stranger_is_named_as_one_and_does_not_steer_either() {
+    use std::io::{Read, Write};
+    let problem =
+        json!({ "code": HOSTILE, "title": HOSTILE, "detail": HOSTILE, "holder": HOSTILE }).to_string();
+    for (status, body, code, says) in [
+        ("200 OK", format!("<html>{HOSTILE}</html>"), 1, "is not a gate"),
+        ("302 Found", String::new(), 1, "status 302"),
+        ("500 Oops", format!("<html>{HOSTILE}</html>"), 1, "status 500"),
+        ("503 Busy", String::new(), 6, "status 503"),
+        ("409 Conflict", problem, 5, r"owned\u{7}"),
+        ("200 OK", json!({ "claims": [{ "automation": HOSTILE, "note": HOSTILE }] }).to_string(), 0, ""),
+    ] {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let answers = std::thread::spawn(move || {
+            let (mut caller, _) = listener.accept().unwrap();
+            assert!(caller.read(&mut [0; 4096]).unwrap() > 0);
+            let length = body.len();
+            write!(
+                caller,
+                "HTTP/1.1 {status}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}"
+            )
+            .unwrap();
+        });
+        let said = ended(super::bare(&["list", "--url", &url]));
+        answers.join().unwrap();
+        assert_eq!(said.code, code, "{said:?}");
+        assert!(said.err.contains(says), "{said:?}");
+        is_harmless("a stranger", &said.err);
+        is_harmless("a stranger", &said.out);
+    }
 }
 
 #[tokio::test]
