@@ -18,7 +18,7 @@ use oncegate_store::transition::{Rules, act, finish, step};
 
 use crate::ghost::{Broken, Promise};
 use crate::judge;
-use crate::scope::{RunIds, Scope};
+use crate::scope::{Kind, RunIds, Scope};
 use crate::tally::Tally;
 use crate::world::{Held, World, holds_record};
 
@@ -99,7 +99,8 @@ impl Search<'_> {
                 (start, Target::Key { workspace: Workspace::DEFAULT, automation, key })
             }
         };
-        let named = who != Who::Runner;
+        let bare = other_payload && self.scope.has(Kind::Bare);
+        let named = who != Who::Runner && !bare;
         let request = Request {
             start,
             fingerprint: named.then(|| NAMES.payloads[usize::from(other_payload)]),
