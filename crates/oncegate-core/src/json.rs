@@ -129,7 +129,9 @@ impl Above<'_> {
             Self::Top => {}
             Self::Member(above, name) => {
                 above.names(names);
-                names.push(name.replace('\\', "\\\\").replace('.', "\\."));
+                // An empty name is one too, and must not look like the top.
+                let shown = if name.is_empty() { "\"\"" } else { name };
+                names.push(shown.replace('\\', "\\\\").replace('.', "\\."));
             }
             Self::Item(above, at) => {
                 above.names(names);
@@ -241,8 +243,7 @@ impl<'de> Visitor<'de> for Place<'_> {
         let mut members = Map::new();
         while let Some(name) = map.next_key::<String>().inspect_err(|_| self.stopped(self.above))? {
             let above = Above::Member(&self.above, &name);
-            let value =
-                map.next_value_seed(Place { above, ..self }).inspect_err(|_| self.stopped(above))?;
+            let value = map.next_value_seed(Place { above, ..self }).inspect_err(|_| self.stopped(above))?;
             let refused = match (members.get(&name), self.twice) {
                 (None, _) => {
                     members.insert(name, value);
@@ -280,7 +281,8 @@ mod tests {
             (r#"{"a":1,"b":{"c":[0,{"d":1,"e":2,"d":3}]}}"#, "b.c.1.d"),
             (r#"{"a":1,"\u0061":2}"#, "a"),
             (r#"{"a.b":{"c\\":0,"c\\":1}}"#, r"a\.b.c\\"),
-            (r#"[{"":0,"":1}]"#, "0."),
+            (r#"[{"":0,"":1}]"#, "0.\"\""),
+            (r#"{"":0,"":1}"#, "\"\""),
             (r#"{"a":{"x":1,"x":2},"a":3}"#, "a.x"),
         ] {
             assert_eq!(refused(text), (Some(path.to_owned()), JsonFault::Twice), "{text}");
@@ -362,7 +364,8 @@ mod tests {
         leaf.prop_recursive(5, 40, 6, |inner| {
             prop_oneof![
                 prop::collection::vec(inner.clone(), 0..6).prop_map(Value::from),
-                prop::collection::vec((".{0,3}", inner), 0..6).prop_map(|all| Value::Object(all.into_iter().collect())),
+                prop::collection::vec((".{0,3}", inner), 0..6)
+                    .prop_map(|all| Value::Object(all.into_iter().collect())),
             ]
         })
     }

@@ -4,6 +4,8 @@
 mod access;
 mod acts;
 mod dir;
+mod disk;
+mod inspect;
 mod intake;
 mod migrations;
 #[cfg(test)]
@@ -16,6 +18,9 @@ mod steps;
 mod store;
 mod transition;
 mod upkeep;
+mod vitals;
 mod writer;
 
+pub use disk::{Backup, FileSystem, Lasting, database_bytes, newest_backup, permissions, sync_time};
+pub use inspect::{Inspection, inspect};
 pub use store::{Options, Settings, SqliteStore};

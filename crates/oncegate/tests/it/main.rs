@@ -7,10 +7,13 @@
 )]
 
 mod api;
+mod bad_input;
 mod cases;
 mod config;
 mod forward;
 mod harness;
+mod health;
 mod intake;
+mod parsers;
 mod promises;
 mod tidy;
