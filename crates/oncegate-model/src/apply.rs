@@ -71,6 +71,7 @@ static NAMES: LazyLock<Names> = LazyLock::new(|| {
     let named = || Names {
         automation: AutomationName::try_from("a").unwrap(),
         keys: vec![IdempotencyKey::try_from("a").unwrap(), IdempotencyKey::try_from("b").unwrap()],
+        // Neither is blank or long, and 17 bytes are a fingerprint.
         record: RecordName::try_from("r").unwrap(),
         payloads: [1, 2].map(|n: u8| Fingerprint::from_bytes(&[&[1][..], &[n; 16][..]].concat()).unwrap()),
     };
