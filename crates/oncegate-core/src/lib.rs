@@ -12,6 +12,7 @@ pub mod inbox;
 pub mod key;
 pub mod limits;
 pub mod policy;
+pub mod recovery;
 pub mod reset;
 pub mod secret;
 pub mod time;

@@ -1,7 +1,7 @@
 //! What people do to claims and automations, each with its audit row in the same transaction.
 
 use oncegate_core::key::AutomationName;
-use oncegate_core::reset::{self, Act};
+use oncegate_core::reset::{self, Act, Refusal};
 use rusqlite::params;
 
 use super::row::{self, Extra};
@@ -18,6 +18,10 @@ impl Context<'_> {
             Ok(claim) => claim,
             Err(refusal) => return Ok(Acted::Refused(refusal)),
         };
+        // A caller brings its payload again; our runner has none but the stored one.
+        if matches!(call.act, Act::Reset { .. }) && claim.flow && stored.view.payload_removed_at.is_some() {
+            return Ok(Acted::Refused(Refusal::PayloadRemoved));
+        }
         row::update(self.db, self.secret, &stored, &claim, &Extra::default(), self.now)?;
         let action = match &call.act {
             Act::Reset { run_now: true, .. } => "reset_and_run",

@@ -92,6 +92,7 @@ fn claim_call(key: &str, start: Start) -> ClaimCall {
             record: Some(RecordName::try_from("crm:1").unwrap()),
             ttl: None,
             correction: false,
+            dated: None,
         },
         run_url: None,
         payload: Some(Payload { body: vec![], json: "{}".into() }),
@@ -138,6 +139,7 @@ fn admit(cx: &Context<'_>) {
         fingerprint: Fingerprint::of(&serde_json::Value::Null, &[]),
         json: "{}".into(),
         record: None,
+        dated: None,
     };
     let unverified = UnverifiedCall {
         workspace: WS,

@@ -11,6 +11,7 @@ use oncegate_core::finish::{self, Answer, Call};
 use oncegate_core::inbox;
 use oncegate_core::key::{AutomationName, ClaimId, IdempotencyKey, StoreSecret};
 use oncegate_core::limits;
+use oncegate_core::recovery::Restores;
 use oncegate_core::time::Now;
 use rusqlite::{Connection, OptionalExtension, params};
 use std::time::Duration;
@@ -27,6 +28,8 @@ pub(super) struct Context<'a> {
     pub(super) now: Now,
     pub(super) boot: Boot,
     pub(super) clock_is_doubtful: bool,
+    pub(super) restores: &'a Arc<Restores>,
+    pub(super) recovering: bool,
 }
 
 /// Where a new claim would go.
@@ -189,11 +192,15 @@ impl Context<'_> {
             claim,
             pruned_done_at,
             record_holder,
-            hold: paused.then_some(Hold::Paused),
+            hold: match self.recovering {
+                true => Some(Hold::Recovery),
+                false => paused.then_some(Hold::Paused),
+            },
             first_runs_of_record,
             flag: FlagSeen::Clear,
             stale_streak,
             boot: self.boot,
+            restores: Arc::clone(self.restores),
         })
     }
 
@@ -388,9 +395,16 @@ impl Context<'_> {
         if let Some(id) = known {
             return Ok(id);
         }
+        // One that was renamed still has the number of its old name; whoever takes that name is counted on.
         self.db.execute(
-            "INSERT INTO automations (workspace_id, name, created_at) VALUES (?1, ?2, ?3)",
-            params![workspace.0, name.as_str(), self.now.wall.as_millis()],
+            "INSERT INTO automations (id, workspace_id, name, created_at) \
+             VALUES ((SELECT ?4 WHERE NOT EXISTS (SELECT 1 FROM automations WHERE id = ?4)), ?1, ?2, ?3)",
+            params![
+                workspace.0,
+                name.as_str(),
+                self.now.wall.as_millis(),
+                self.secret.automation_number(workspace.0, name)
+            ],
         )?;
         Ok(self.db.last_insert_rowid())
     }

@@ -176,7 +176,13 @@ fn admit_call(
                 (Ok(key), Err(why)) => (Err(format!("{why} (key {key})")), None),
                 (Err(none), _) => (Err(none.to_string()), None),
             };
-            AdmitEvent { identity, fingerprint: event.fingerprint, json: event.payload.to_string(), record }
+            AdmitEvent {
+                identity,
+                fingerprint: event.fingerprint,
+                json: event.payload.to_string(),
+                record,
+                dated: event.dated,
+            }
         })
         .collect();
     AdmitCall {

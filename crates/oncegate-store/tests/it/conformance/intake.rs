@@ -9,7 +9,13 @@ use super::*;
 
 fn event(name: &str, payload: &str) -> AdmitEvent {
     let identity = if name.is_empty() { Err("submission_id is missing".to_owned()) } else { Ok(key(name)) };
-    AdmitEvent { identity, fingerprint: fingerprint(payload), json: format!("\"{payload}\""), record: None }
+    AdmitEvent {
+        identity,
+        fingerprint: fingerprint(payload),
+        json: format!("\"{payload}\""),
+        record: None,
+        dated: None,
+    }
 }
 
 fn request(events: Vec<AdmitEvent>) -> AdmitCall {

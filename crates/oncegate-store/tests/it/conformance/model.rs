@@ -214,6 +214,7 @@ impl Model {
             run_id_is_constant: constant,
             clock_is_doubtful: false,
             boot,
+            restores: std::sync::Arc::default(),
         }
     }
 
