@@ -208,6 +208,36 @@ impl Serialize for ClaimId {
     }
 }
 
+/// One client or team, by its number in the store; every key, record, token and list lives in one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Workspace(pub i64);
+
+impl Workspace {
+    /// The workspace that every store has.
+    pub const DEFAULT: Self = Self(1);
+}
+
+/// A claim and whose it is: an id alone opens nothing, because one workspace never sees another's claims.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClaimRef {
+    /// Whose.
+    pub workspace: Workspace,
+    /// Which claim.
+    pub id: ClaimId,
+}
+
+impl fmt::Display for ClaimRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.id.fmt(f)
+    }
+}
+
+impl Serialize for ClaimRef {
+    fn serialize<S: serde::Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        self.id.serialize(s)
+    }
+}
+
 /// HMAC-SHA256 over length-prefixed parts: no two different lists of parts give the same input.
 pub(crate) fn keyed_hash(secret: &Secret, domain: &str, parts: &[&[u8]]) -> [u8; 32] {
     let mut mac = hmac(secret.expose());
@@ -243,17 +273,17 @@ impl StoreSecret {
 
     /// The id of the claim for (workspace, automation, key). Automations enter by number: renaming one never
     /// forgets what was done.
-    pub fn claim_id(&self, workspace: i64, automation: i64, key: &IdempotencyKey) -> ClaimId {
+    pub fn claim_id(&self, workspace: Workspace, automation: i64, key: &IdempotencyKey) -> ClaimId {
         let parts: [&[u8]; 3] =
-            [&workspace.to_be_bytes(), &automation.to_be_bytes(), key.as_str().as_bytes()];
+            [&workspace.0.to_be_bytes(), &automation.to_be_bytes(), key.as_str().as_bytes()];
         ClaimId(first16(&keyed_hash(&self.0, "claim", &parts)))
     }
 
     /// The number that an automation of this name gets when it is first seen: positive, and the same in every life of a
     /// store. After a restore an automation that the backup does not know gets its old number back, and with it its
     /// claims their ids and the keys that their receivers may remember; another one never does.
-    pub fn automation_number(&self, workspace: i64, name: &AutomationName) -> i64 {
-        let parts: [&[u8]; 2] = [&workspace.to_be_bytes(), name.as_str().as_bytes()];
+    pub fn automation_number(&self, workspace: Workspace, name: &AutomationName) -> i64 {
+        let parts: [&[u8]; 2] = [&workspace.0.to_be_bytes(), name.as_str().as_bytes()];
         let hash = first16(&keyed_hash(&self.0, "automation", &parts));
         // 62 bits: room for the numbers that are counted on from there.
         let bits = hash[..8].iter().fold(0u64, |bits, byte| (bits << 8) | u64::from(*byte)) >> 2;
@@ -261,8 +291,8 @@ impl StoreSecret {
     }
 
     /// The 16-byte hash under which a record's holder is found.
-    pub fn record_hash(&self, workspace: i64, record: &RecordName) -> [u8; 16] {
-        let parts: [&[u8]; 2] = [&workspace.to_be_bytes(), record.as_str().as_bytes()];
+    pub fn record_hash(&self, workspace: Workspace, record: &RecordName) -> [u8; 16] {
+        let parts: [&[u8]; 2] = [&workspace.0.to_be_bytes(), record.as_str().as_bytes()];
         first16(&keyed_hash(&self.0, "record", &parts))
     }
 

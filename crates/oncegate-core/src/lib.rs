@@ -3,12 +3,15 @@
 //! It decides what may run and nothing else: no IO, no clock, no randomness. `now`, ids and random bytes are
 //! arguments, so that every path through it can be enumerated, simulated and replayed.
 
+pub mod access;
 pub mod claim;
 pub mod decide;
 pub mod decision;
 pub mod fingerprint;
 pub mod finish;
+pub mod header_key;
 pub mod inbox;
+pub mod json;
 pub mod key;
 pub mod limits;
 pub mod policy;

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, RwLock};
 
-use oncegate_core::key::AutomationName;
+use oncegate_core::key::{AutomationName, Workspace};
 use oncegate_core::policy::Policy;
 use oncegate_store::api::PolicyBook;
 
@@ -24,29 +24,30 @@ pub struct Automation {
 /// All declared automations.
 #[derive(Debug, Default)]
 pub struct Book {
-    automations: RwLock<HashMap<AutomationName, Automation>>,
+    automations: RwLock<HashMap<(Workspace, AutomationName), Automation>>,
 }
 
 impl Book {
-    /// A book with these automations.
-    pub fn new(automations: HashMap<AutomationName, Automation>) -> Self {
-        Self { automations: RwLock::new(automations) }
+    /// Declares them, in place of all that was declared before.
+    pub fn declare(&self, automations: HashMap<(Workspace, AutomationName), Automation>) {
+        *self.automations.write().unwrap_or_else(std::sync::PoisonError::into_inner) = automations;
     }
 
     /// Whether it is declared.
-    pub fn declares(&self, name: &AutomationName) -> bool {
-        self.automations.read().unwrap_or_else(std::sync::PoisonError::into_inner).contains_key(name)
+    pub fn declares(&self, workspace: Workspace, name: &AutomationName) -> bool {
+        let book = self.automations.read().unwrap_or_else(std::sync::PoisonError::into_inner);
+        book.contains_key(&(workspace, name.clone()))
     }
 
     /// The declared automation, or one with defaults and no flow.
-    pub fn automation(&self, name: &AutomationName) -> Automation {
+    pub fn automation(&self, workspace: Workspace, name: &AutomationName) -> Automation {
         let book = self.automations.read().unwrap_or_else(std::sync::PoisonError::into_inner);
-        book.get(name).cloned().unwrap_or_default()
+        book.get(&(workspace, name.clone())).cloned().unwrap_or_default()
     }
 }
 
 impl PolicyBook for Book {
-    fn policy(&self, automation: &AutomationName) -> Arc<Policy> {
-        self.automation(automation).policy
+    fn policy(&self, workspace: Workspace, automation: &AutomationName) -> Arc<Policy> {
+        self.automation(workspace, automation).policy
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use oncegate_connect::Caller;
-use oncegate_core::key::ClaimId;
+use oncegate_core::key::ClaimRef;
 use oncegate_core::limits;
 use oncegate_core::time::Tick;
 use tokio::sync::watch;
@@ -68,9 +68,9 @@ impl Engine {
 async fn work(worker: Worker, concurrency: usize, mut stopped: watch::Receiver<bool>) {
     let gate = Arc::clone(&worker.gate);
     let held = Arc::new(HeldAttempts::default());
-    let mut running: JoinSet<(ClaimId, Ended)> = JoinSet::new();
-    let mut active: HashMap<ClaimId, tokio::task::Id> = HashMap::new();
-    let mut cooling: HashMap<ClaimId, Duration> = HashMap::new();
+    let mut running: JoinSet<(ClaimRef, Ended)> = JoinSet::new();
+    let mut active: HashMap<ClaimRef, tokio::task::Id> = HashMap::new();
+    let mut cooling: HashMap<ClaimRef, Duration> = HashMap::new();
     while !*stopped.borrow() {
         let now = gate.clock().read().monotonic;
         cooling.retain(|_, until| *until > now);
@@ -119,12 +119,12 @@ async fn work(worker: Worker, concurrency: usize, mut stopped: watch::Receiver<b
     drain(&gate, running, &held).await;
 }
 
-type Joined = Result<(ClaimId, Ended), tokio::task::JoinError>;
+type Joined = Result<(ClaimRef, Ended), tokio::task::JoinError>;
 
 fn settle(
     ended: Joined,
-    active: &mut HashMap<ClaimId, tokio::task::Id>,
-    cooling: &mut HashMap<ClaimId, Duration>,
+    active: &mut HashMap<ClaimRef, tokio::task::Id>,
+    cooling: &mut HashMap<ClaimRef, Duration>,
     cool_until: Duration,
 ) {
     match ended {
@@ -149,7 +149,7 @@ async fn until_next(gate: &Gatekeeper) -> Duration {
     }
 }
 
-async fn drain(gate: &Gatekeeper, mut running: JoinSet<(ClaimId, Ended)>, held: &HeldAttempts) {
+async fn drain(gate: &Gatekeeper, mut running: JoinSet<(ClaimRef, Ended)>, held: &HeldAttempts) {
     let all = async { while running.join_next().await.is_some() {} };
     if tokio::time::timeout(limits::DRAIN_MAX, all).await.is_ok() {
         return;

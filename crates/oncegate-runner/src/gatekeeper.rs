@@ -4,13 +4,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use oncegate_core::claim::Claim;
 use oncegate_core::decide::{Decision, StopReason};
 use oncegate_core::finish::Answer;
-use oncegate_core::key::{AutomationName, ClaimId};
+use oncegate_core::key::{AutomationName, ClaimRef, Workspace};
 use oncegate_core::reset::{Act, Refusal};
 use oncegate_store::api::{
-    ActCall, Acted, AdmitCall, Admitted, ClaimCall, ClaimView, Claimed, FinishCall, Store, Workspace,
+    ActCall, Acted, AdmitCall, Admitted, ClaimCall, ClaimView, Claimed, FinishCall, Store,
 };
 use oncegate_store::clock::Clock;
 use oncegate_store::{StoreError, failpoint};
@@ -69,7 +68,7 @@ impl Gatekeeper {
     }
 
     /// Rung when a person did something to a claim; its worker may have lost it.
-    pub(crate) fn acted_on(&self, id: ClaimId) -> Arc<Notify> {
+    pub(crate) fn acted_on(&self, id: ClaimRef) -> Arc<Notify> {
         self.waiters.bell(Subject::Attempt(id))
     }
 
@@ -125,7 +124,7 @@ impl Gatekeeper {
     pub async fn finish(&self, call: FinishCall) -> Result<Option<(Answer, ClaimView)>, StoreError> {
         let finished = self.store.finish(call).await?;
         if let Some((Answer::Accepted, view)) = &finished {
-            self.moved(&view.claim);
+            self.moved(view);
         }
         Ok(finished)
     }
@@ -137,8 +136,8 @@ impl Gatekeeper {
     pub async fn act(&self, call: ActCall) -> Result<Acted, StoreError> {
         let acted = self.store.act(call).await?;
         if let Acted::Written(view) = &acted {
-            self.waiters.ring(&Subject::Attempt(view.claim.id));
-            self.moved(&view.claim);
+            self.waiters.ring(&Subject::Attempt(view.at()));
+            self.moved(view);
         }
         Ok(acted)
     }
@@ -147,9 +146,9 @@ impl Gatekeeper {
     ///
     /// # Errors
     /// The store's; nothing was written.
-    pub async fn run_now(&self, id: ClaimId, reason: String, actor: String) -> Result<RunNow, StoreError> {
+    pub async fn run_now(&self, id: ClaimRef, reason: String, actor: String) -> Result<RunNow, StoreError> {
         let Some(view) = self.store.show(id).await? else { return Ok(RunNow::NotFound) };
-        let has_flow = self.book.automation(&view.automation).flow.is_some();
+        let has_flow = self.book.automation(id.workspace, &view.automation).flow.is_some();
         if !view.claim.flow || !has_flow {
             return Ok(RunNow::NoFlow { run_url: view.run_url });
         }
@@ -190,11 +189,22 @@ impl Gatekeeper {
         Ok(changed)
     }
 
+    /// A person ends the recovery after a restore; what they have set to run starts at once.
+    ///
+    /// # Errors
+    /// The store's; nothing was written.
+    pub async fn end_recovery(&self, reason: String, actor: String) -> Result<bool, StoreError> {
+        let ended = self.store.end_recovery(reason, actor).await?;
+        self.work.notify_one();
+        Ok(ended)
+    }
+
     /// A claim left `processing`, or came due: those who wait for it or its record look again.
-    fn moved(&self, claim: &Claim) {
-        self.waiters.ring(&Subject::Claim(claim.id));
+    fn moved(&self, view: &ClaimView) {
+        let claim = &view.claim;
+        self.waiters.ring(&Subject::Claim(view.at()));
         if let Some(record) = &claim.record {
-            self.waiters.ring(&Subject::Record(record.clone()));
+            self.waiters.ring(&Subject::Record(view.workspace, record.clone()));
         }
         if claim.flow || claim.record.is_some() {
             self.work.notify_one();
@@ -207,7 +217,9 @@ fn waits_for(claimed: &Claimed) -> Option<(Subject, Duration)> {
     let Decision::Stop { reason, retry_after, .. } = &claimed.decision else { return None };
     let subject = match reason {
         StopReason::InProgress => Subject::Claim(claimed.id),
-        StopReason::RecordBusy => Subject::Record(claimed.view.as_ref()?.claim.record.clone()?),
+        StopReason::RecordBusy => {
+            Subject::Record(claimed.id.workspace, claimed.view.as_ref()?.claim.record.clone()?)
+        }
         _ => return None,
     };
     Some((subject, retry_after.unwrap_or(Duration::MAX)))

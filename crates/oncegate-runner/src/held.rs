@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use oncegate_core::claim::{Holder, Lease, State};
 use oncegate_core::finish::Call;
-use oncegate_core::key::ClaimId;
+use oncegate_core::key::ClaimRef;
 use oncegate_core::token::Fence;
 use oncegate_store::StoreError;
 use oncegate_store::api::{FinishCall, Store};
@@ -15,27 +15,27 @@ use crate::worker::ACTOR;
 
 /// The attempts in this process, so that a shutdown can hand back what is left.
 #[derive(Debug, Default)]
-pub(crate) struct HeldAttempts(Mutex<HashMap<ClaimId, Fence>>);
+pub(crate) struct HeldAttempts(Mutex<HashMap<ClaimRef, Fence>>);
 
 impl HeldAttempts {
-    pub(crate) fn hold(&self, id: ClaimId, fence: Fence) -> Held<'_> {
+    pub(crate) fn hold(&self, id: ClaimRef, fence: Fence) -> Held<'_> {
         self.lock().insert(id, fence);
         Held { all: self, id }
     }
 
     /// Everything that is held.
-    pub(crate) fn all(&self) -> Vec<(ClaimId, Fence)> {
+    pub(crate) fn all(&self) -> Vec<(ClaimRef, Fence)> {
         self.lock().iter().map(|(id, fence)| (*id, *fence)).collect()
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<ClaimId, Fence>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<ClaimRef, Fence>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 pub(crate) struct Held<'a> {
     all: &'a HeldAttempts,
-    id: ClaimId,
+    id: ClaimRef,
 }
 
 impl Drop for Held<'_> {
@@ -48,7 +48,7 @@ impl Drop for Held<'_> {
 ///
 /// Only what this process works on itself: a hook that has taken the work goes on with it, and a wait that the target
 /// asked for stays one. Both survive a restart as they are.
-pub(crate) async fn hand_back(store: &dyn Store, id: ClaimId, fence: Fence) -> Result<(), StoreError> {
+pub(crate) async fn hand_back(store: &dyn Store, id: ClaimRef, fence: Fence) -> Result<(), StoreError> {
     let state = store.show(id).await?.map(|view| view.claim.state);
     let Some(State::Processing(Lease { holder: Holder::Runner { .. }, deferred_until: None, .. })) = state
     else {

@@ -3,17 +3,17 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, Weak};
 
-use oncegate_core::key::{ClaimId, RecordName};
+use oncegate_core::key::{ClaimRef, RecordName, Workspace};
 use tokio::sync::Notify;
 
 /// What is waited for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Subject {
     /// Somebody finishes it.
-    Claim(ClaimId),
-    Record(RecordName),
+    Claim(ClaimRef),
+    Record(Workspace, RecordName),
     /// A person takes it away from the worker that is on it.
-    Attempt(ClaimId),
+    Attempt(ClaimRef),
 }
 
 #[derive(Debug, Default)]

@@ -9,7 +9,7 @@ use oncegate_connect::{CallOutcome, Caller, Failure, OutgoingRequest};
 use oncegate_core::claim::{Claim, Holder, State};
 use oncegate_core::decide::{Decision, Request, Start};
 use oncegate_core::finish::{Answer, Call, Failed};
-use oncegate_core::key::ClaimId;
+use oncegate_core::key::ClaimRef;
 use oncegate_core::token::{Fence, Token};
 use oncegate_store::api::{
     ClaimCall, ClaimView, FinishCall, StepBegin, StepCall, StepEnd, StepOutcome, Target, Work,
@@ -49,7 +49,7 @@ pub(crate) enum Ended {
 
 /// An attempt this worker holds.
 pub(crate) struct Attempt {
-    pub(crate) id: ClaimId,
+    pub(crate) id: ClaimRef,
     pub(crate) fence: Fence,
     claim: Claim,
     pub(crate) token: Token,
@@ -68,7 +68,7 @@ enum Next {
 impl Worker {
     /// Takes the claim, if it may run, and works until it ends. Never fails: what cannot be written stays as it is in
     /// the store and is found again.
-    pub(crate) async fn run(&self, id: ClaimId, held: &HeldAttempts) -> Ended {
+    pub(crate) async fn run(&self, id: ClaimRef, held: &HeldAttempts) -> Ended {
         match self.try_run(id, held).await {
             Ok(ended) => ended,
             Err(error) => {
@@ -78,7 +78,7 @@ impl Worker {
         }
     }
 
-    async fn try_run(&self, id: ClaimId, held: &HeldAttempts) -> Result<Ended, StoreError> {
+    async fn try_run(&self, id: ClaimRef, held: &HeldAttempts) -> Result<Ended, StoreError> {
         let store = self.gate.store();
         // Listened to from before the attempt exists, so that no act on it is missed.
         let bell = self.gate.acted_on(id);
@@ -192,7 +192,7 @@ impl Worker {
 
     async fn steps(&self, attempt: &Attempt, work: Option<Work>) -> Result<Next, StoreError> {
         let Some(work) = work else { return Ok(Next::Leave) };
-        let Some(flow) = self.gate.book().automation(&work.automation).flow else {
+        let Some(flow) = self.gate.book().automation(attempt.id.workspace, &work.automation).flow else {
             return Ok(Next::Finish(failed(&format!(
                 "the automation `{}` declares no steps any more; declare them again, then reset this claim",
                 work.automation
@@ -366,7 +366,7 @@ impl Worker {
     ) -> Result<OutgoingRequest, RenderError> {
         // An effect that a verified reset wants anew is another one to its receivers: under the old key they would
         // answer as before and do nothing.
-        let key = self.gate.store().secret().step_key(attempt.id, &step.name, attempt.claim.steps_since);
+        let key = self.gate.store().secret().step_key(attempt.id.id, &step.name, attempt.claim.steps_since);
         let mut request = match &step.action {
             Action::Http(http) => http_request(http, work, world, key)?,
             Action::Forward(forward) => forward_request(forward, world, key)?,

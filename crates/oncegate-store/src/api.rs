@@ -10,7 +10,8 @@ use oncegate_core::claim::{Boot, Claim, ProcessingState};
 use oncegate_core::decide::{Decision, Request};
 use oncegate_core::finish::{Answer, Call};
 use oncegate_core::inbox::InboxList;
-use oncegate_core::key::{AutomationName, ClaimId, IdempotencyKey, StoreSecret};
+use oncegate_core::key::{AutomationName, IdempotencyKey, StoreSecret};
+pub use oncegate_core::key::{ClaimRef, Workspace};
 use oncegate_core::policy::{Jitter, Policy};
 use oncegate_core::recovery::Gap;
 use oncegate_core::reset::{Act, Refusal};
@@ -19,21 +20,13 @@ use oncegate_core::token::{Fence, Token};
 use serde::Serialize;
 
 use crate::StoreError;
+use crate::access::Access;
 pub use crate::deliveries::*;
-
-/// One client or team; every key, record and list lives in one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Workspace(pub i64);
-
-impl Workspace {
-    /// The workspace that every store has.
-    pub const DEFAULT: Self = Self(1);
-}
 
 /// Finds the policy of an automation. The store passes it to the core and never looks inside.
 pub trait PolicyBook: Send + Sync {
     /// The declared policy, or the default one.
-    fn policy(&self, automation: &AutomationName) -> Arc<Policy>;
+    fn policy(&self, workspace: Workspace, automation: &AutomationName) -> Arc<Policy>;
 }
 
 /// Every automation has the default policy.
@@ -41,7 +34,7 @@ pub trait PolicyBook: Send + Sync {
 pub struct DefaultPolicies(Arc<Policy>);
 
 impl PolicyBook for DefaultPolicies {
-    fn policy(&self, _automation: &AutomationName) -> Arc<Policy> {
+    fn policy(&self, _workspace: Workspace, _automation: &AutomationName) -> Arc<Policy> {
         Arc::clone(&self.0)
     }
 }
@@ -59,7 +52,7 @@ pub enum Target {
         key: IdempotencyKey,
     },
     /// By id; must exist.
-    Id(ClaimId),
+    Id(ClaimRef),
 }
 
 /// A payload as it came, and as templates see it.
@@ -98,7 +91,7 @@ pub struct Claimed {
     /// Whether the claim's row changed.
     pub changed: bool,
     /// Which claim.
-    pub id: ClaimId,
+    pub id: ClaimRef,
     /// Proof of holding the attempt; only with a run.
     pub token: Option<Token>,
     /// When it was decided.
@@ -109,7 +102,7 @@ pub struct Claimed {
 #[derive(Clone, Debug)]
 pub struct FinishCall {
     /// Which claim.
-    pub id: ClaimId,
+    pub id: ClaimRef,
     /// The attempt its token was made for.
     pub fence: Fence,
     /// What it says.
@@ -126,7 +119,7 @@ pub struct FinishCall {
 #[derive(Clone, Debug)]
 pub struct ActCall {
     /// Which claim.
-    pub id: ClaimId,
+    pub id: ClaimRef,
     /// What.
     pub act: Act,
     /// Why; never blank.
@@ -150,7 +143,7 @@ pub enum Acted {
 #[derive(Clone, Debug)]
 pub struct StepBegin {
     /// Which claim.
-    pub id: ClaimId,
+    pub id: ClaimRef,
     /// The attempt that sends it.
     pub fence: Fence,
     /// Which step.
@@ -179,7 +172,7 @@ pub enum StepOutcome {
 #[derive(Clone, Debug)]
 pub struct StepEnd {
     /// Which claim.
-    pub id: ClaimId,
+    pub id: ClaimRef,
     /// The attempt that sent it.
     pub fence: Fence,
     /// Which call.
@@ -241,6 +234,8 @@ pub struct Work {
 /// A claim with what the core does not need to see.
 #[derive(Clone, Debug)]
 pub struct ClaimView {
+    /// Whose.
+    pub workspace: Workspace,
     /// Position in lists; rises with creation.
     pub row: i64,
     /// The row the core decides on.
@@ -267,6 +262,13 @@ pub struct ClaimView {
     pub updated_at: Timestamp,
     /// When its payload was removed, some time after done; `None` while it is kept, and if there was none.
     pub payload_removed_at: Option<Timestamp>,
+}
+
+impl ClaimView {
+    /// Which claim this is.
+    pub fn at(&self) -> ClaimRef {
+        ClaimRef { workspace: self.workspace, id: self.claim.id }
+    }
 }
 
 /// One thing that happened to a claim.
@@ -314,6 +316,8 @@ pub struct Filter {
     pub state: Option<ProcessingState>,
     /// Only those of this automation.
     pub automation: Option<AutomationName>,
+    /// Only those of one of these automations: all that the asker may see.
+    pub only: Option<Vec<AutomationName>>,
     /// Only rows before this position (newest first); `None` starts at the newest.
     pub before: Option<i64>,
     /// Rows at most.
@@ -354,14 +358,14 @@ pub struct Recovery {
 #[derive(Clone, Debug)]
 pub struct Due {
     /// Which claim.
-    pub id: ClaimId,
+    pub id: ClaimRef,
     /// Of which automation.
     pub automation: AutomationName,
 }
 
 /// The contract.
 #[async_trait]
-pub trait Store: Send + Sync {
+pub trait Store: Access + Send + Sync {
     /// The secret from which ids, tokens and outgoing keys derive.
     fn secret(&self) -> &StoreSecret;
     /// This start of the gate.
@@ -407,18 +411,18 @@ pub trait Store: Send + Sync {
         automation: AutomationName,
     ) -> Result<bool, StoreError>;
     /// One claim.
-    async fn show(&self, id: ClaimId) -> Result<Option<ClaimView>, StoreError>;
+    async fn show(&self, id: ClaimRef) -> Result<Option<ClaimView>, StoreError>;
     /// The id a key would have; `None` if its automation is unknown.
     async fn find(
         &self,
         workspace: Workspace,
         automation: AutomationName,
         key: IdempotencyKey,
-    ) -> Result<Option<ClaimId>, StoreError>;
+    ) -> Result<Option<ClaimRef>, StoreError>;
     /// What happened to a claim, oldest first.
-    async fn history(&self, id: ClaimId) -> Result<Vec<HistoryRow>, StoreError>;
+    async fn history(&self, id: ClaimRef) -> Result<Vec<HistoryRow>, StoreError>;
     /// What a claim's runner needs.
-    async fn work(&self, id: ClaimId) -> Result<Option<Work>, StoreError>;
+    async fn work(&self, id: ClaimRef) -> Result<Option<Work>, StoreError>;
     /// Claims, newest first.
     async fn list(&self, workspace: Workspace, filter: Filter) -> Result<Page<ClaimView>, StoreError>;
     /// How many stand in each inbox list.
@@ -431,7 +435,7 @@ pub trait Store: Send + Sync {
         limit: u32,
     ) -> Result<Page<DeliveryRow>, StoreError>;
     /// The deliveries of a claim, newest first, without bodies; `limit` at most.
-    async fn deliveries(&self, id: ClaimId, limit: u32) -> Result<Vec<DeliveryRow>, StoreError>;
+    async fn deliveries(&self, id: ClaimRef, limit: u32) -> Result<Vec<DeliveryRow>, StoreError>;
     /// One delivery, with its body.
     async fn delivery(&self, workspace: Workspace, id: i64) -> Result<Option<DeliveryRow>, StoreError>;
     /// What people did, newest first.
@@ -456,13 +460,6 @@ pub trait Store: Send + Sync {
     async fn recovery(&self) -> Result<Option<Recovery>, StoreError>;
     /// A person ends the recovery; `false`: the store is in none. What it parked stays parked.
     async fn end_recovery(&self, reason: String, actor: String) -> Result<bool, StoreError>;
-
-    /// Whether a token with this SHA-256 hash is known, and its name.
-    async fn api_token(&self, hash: [u8; 32]) -> Result<Option<String>, StoreError>;
-    /// Whether there is any token yet.
-    async fn has_api_tokens(&self) -> Result<bool, StoreError>;
-    /// Adds an admin token, if it is not there.
-    async fn add_api_token(&self, hash: [u8; 32], name: String) -> Result<(), StoreError>;
     /// Finishes what was accepted and closes; later calls fail with [`StoreError::Closed`].
     async fn close(&self);
 }

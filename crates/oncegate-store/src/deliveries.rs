@@ -2,10 +2,8 @@
 
 use oncegate_core::decide::StopReason;
 use oncegate_core::fingerprint::Fingerprint;
-use oncegate_core::key::{AutomationName, ClaimId, IdempotencyKey, RecordName};
+use oncegate_core::key::{AutomationName, ClaimRef, IdempotencyKey, RecordName, Workspace};
 use oncegate_core::time::Timestamp;
-
-use crate::api::Workspace;
 
 /// A verified request of a webhook source, with its events.
 #[derive(Clone, Debug)]
@@ -58,12 +56,12 @@ pub enum Admitted {
     /// Stored; the runner has it.
     Accepted {
         /// Its claim.
-        id: ClaimId,
+        id: ClaimRef,
     },
     /// Known already; nothing new starts.
     Stopped {
         /// Its claim.
-        id: ClaimId,
+        id: ClaimRef,
         /// Why.
         reason: StopReason,
     },

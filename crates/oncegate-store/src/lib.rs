@@ -4,12 +4,14 @@
 //! and people's acts), and writes what it says, all in one transaction. It knows nothing of policy and calls
 //! nobody. Everything above it speaks to the trait [`Store`]; nothing above it speaks SQL.
 
+pub mod access;
 pub mod api;
 pub mod clock;
 pub mod deliveries;
 mod error;
 pub mod failpoint;
 pub mod sqlite;
+pub mod transition;
 
 pub use api::Store;
 pub use error::StoreError;

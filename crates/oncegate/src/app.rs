@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use oncegate_connect::Caller;
+use oncegate_core::access::Role;
 use oncegate_core::key::{AutomationName, sha256};
 use oncegate_core::secret::Secret;
 use oncegate_runner::book::Book;
@@ -13,13 +14,15 @@ use oncegate_runner::engine::{self, Engine};
 use oncegate_runner::entropy;
 use oncegate_runner::flow::Action;
 use oncegate_runner::gatekeeper::Gatekeeper;
-use oncegate_store::api::{Renamed, Store, Workspace};
+use oncegate_store::access::NewToken;
+use oncegate_store::api::{Recovery, Renamed, Store, Workspace};
 use oncegate_store::clock::Clock;
 use oncegate_store::sqlite::{self, SqliteStore};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use crate::backups::Backups;
 use crate::config::Config;
 pub use crate::http::server::Limits;
 use crate::http::{AppState, router, server};
@@ -84,10 +87,14 @@ pub struct Running {
     pub address: SocketAddr,
     /// The admin token, if it was made at this start: this is the only time it can be seen.
     pub new_token: Option<String>,
+    /// The recovery that the store is in, if it is: nothing runs.
+    pub recovery: Option<Recovery>,
     /// The use-cases, for those who hold the gate in their own process.
     pub gate: Arc<Gatekeeper>,
     engine: Engine,
     server: JoinHandle<()>,
+    uses: JoinHandle<()>,
+    nightly: JoinHandle<()>,
     stop: watch::Sender<bool>,
 }
 
@@ -100,12 +107,13 @@ const REQUESTS_DRAIN: Duration = Duration::from_secs(3);
 /// The store, the port or the settings.
 pub async fn start(options: Options) -> Result<Running, StartError> {
     let caller = caller(&options.config)?;
-    let Config { public_url, sources, automations, renamed, allow_private: _, concurrency } = options.config;
+    let Config { public_url, sources, automations, renamed, allow_private: _, concurrency, backup } =
+        options.config;
     // Before anything is written: a token made by a start that fails for its port would never be seen.
     let unusable = |e: std::io::Error| StartError::Listen { address: options.listen, message: e.to_string() };
     let listener = TcpListener::bind(options.listen).await.map_err(unusable)?;
     let address = listener.local_addr().map_err(unusable)?;
-    let book = Arc::new(Book::new(automations));
+    let book = Arc::new(Book::default());
     let store = SqliteStore::open(
         &options.data,
         &sqlite::Options {
@@ -117,6 +125,19 @@ pub async fn start(options: Options) -> Result<Running, StartError> {
         },
     )?;
     let store: Arc<dyn Store> = Arc::new(store);
+    let recovery = store.recovery().await?;
+    if let Some(recovery) = &recovery {
+        tracing::warn!(
+            backup_at = %recovery.gap.backup_at,
+            open_claims = recovery.open_claims,
+            "IN RECOVERY: this store was restored from a backup, and NOTHING RUNS until a person ends the recovery"
+        );
+    }
+    let made_at = store.workspaces().await?.first().map_or_else(|| store.now().wall, |w| w.created_at);
+    let random = u32::from_be_bytes(entropy::bytes());
+    let backups = Arc::new(Backups::new(&options.data, backup, Arc::clone(&options.clock), made_at, random));
+    let ours = |(name, automation)| ((Workspace::DEFAULT, name), automation);
+    book.declare(automations.into_iter().map(ours).collect());
     rename(store.as_ref(), renamed).await?;
     let new_token = first_token(store.as_ref(), options.admin_token.as_ref()).await?;
     if public_url.is_none() && !address.ip().is_loopback() {
@@ -136,9 +157,12 @@ pub async fn start(options: Options) -> Result<Running, StartError> {
         },
     );
     let (stop, stopped) = watch::channel(false);
-    let router = router(Arc::new(AppState::new(Arc::clone(&gate), sources, base_url)));
+    let state = Arc::new(AppState::new(Arc::clone(&gate), sources, base_url, Arc::clone(&backups)));
+    let uses = tokio::spawn(write_uses(Arc::clone(&state), stopped.clone()));
+    let nightly = tokio::spawn(backups.nightly(stopped.clone()));
+    let router = router(state);
     let server = tokio::spawn(server::run(listener, router, options.limits, stopped));
-    Ok(Running { address, new_token, gate, engine, server, stop })
+    Ok(Running { address, new_token, recovery, gate, engine, server, uses, nightly, stop })
 }
 
 /// What makes outside calls, once every target that is spelt out has been looked at: a typing error or a private
@@ -195,15 +219,49 @@ async fn first_token(store: &dyn Store, chosen: Option<&Secret>) -> Result<Optio
         if chosen.expose().len() < 16 {
             return Err(StartError::WeakToken);
         }
-        store.add_api_token(sha256(chosen.expose()), "admin".into()).await?;
+        store.add_token(first(chosen.expose())).await?;
         return Ok(None);
     }
-    if store.has_api_tokens().await? {
+    // Whoever is left without a good one sets ONCEGATE_ADMIN_TOKEN.
+    if !store.tokens(Workspace::DEFAULT).await?.is_empty() {
         return Ok(None);
     }
     let token = format!("oga_{}", data_encoding::BASE64URL_NOPAD.encode(&entropy::bytes::<24>()));
-    store.add_api_token(sha256(token.as_bytes()), "admin".into()).await?;
+    store.add_token(first(token.as_bytes())).await?;
     Ok(Some(token))
+}
+
+fn first(token: &[u8]) -> NewToken {
+    NewToken {
+        workspace: Workspace::DEFAULT,
+        hash: sha256(token),
+        name: "admin".into(),
+        role: Role::Admin,
+        automations: None,
+        expires_at: None,
+        actor: "start".into(),
+    }
+}
+
+/// How often it is written down when tokens were last used.
+const USES_WRITTEN: Duration = Duration::from_secs(60);
+
+async fn write_uses(state: Arc<AppState>, mut stopped: watch::Receiver<bool>) {
+    loop {
+        let ends = tokio::select! {
+            () = state.gate.clock().sleep(USES_WRITTEN) => false,
+            _ = stopped.changed() => true,
+        };
+        let used = state.tokens.take_used();
+        if !used.is_empty()
+            && let Err(error) = state.gate.store().touch_tokens(used).await
+        {
+            tracing::warn!(%error, "could not write down when tokens were last used");
+        }
+        if ends {
+            return;
+        }
+    }
 }
 
 impl Running {
@@ -214,6 +272,10 @@ impl Running {
         if tokio::time::timeout(REQUESTS_DRAIN, &mut server).await.is_err() {
             server.abort();
         }
+        // Nobody loses more by it than a minute of `last_used_at`.
+        let _ = self.uses.await;
+        // One that is being made is left unfinished, under a name that no restore takes.
+        self.nightly.abort();
         self.engine.drain().await;
         self.gate.store().close().await;
     }

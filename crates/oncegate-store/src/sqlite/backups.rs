@@ -130,7 +130,7 @@ fn dated(text: &str) -> Option<(Timestamp, u32)> {
 /// not all begin at once. What was missed is made up at once: a slot that has passed since `last` is due now.
 ///
 /// `spread` is the same on every call of one run of the gate.
-pub fn due(last: Timestamp, at: Duration, spread: Duration) -> Timestamp {
+pub fn nightly_due(last: Timestamp, at: Duration, spread: Duration) -> Timestamp {
     const DAY: i64 = 86_400_000;
     let offset = i64::try_from((at + spread).as_millis()).unwrap_or_default();
     let passed = (last.as_millis() - offset).div_euclid(DAY);
@@ -176,7 +176,7 @@ mod tests {
             // Made within the spread of tonight: not again tonight.
             ("2026-01-05T03:01:00Z", minute, "2026-01-06T03:01:00Z"),
         ] {
-            assert_eq!(due(at(last), three, spread), at(next), "{last}");
+            assert_eq!(nightly_due(at(last), three, spread), at(next), "{last}");
         }
     }
 }

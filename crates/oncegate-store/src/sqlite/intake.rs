@@ -4,7 +4,7 @@ use std::cell::OnceCell;
 
 use oncegate_core::decide::{Decision, Request, Start, StopReason};
 use oncegate_core::finish;
-use oncegate_core::key::{self, AutomationName, ClaimId};
+use oncegate_core::key::{self, AutomationName, ClaimRef, Workspace};
 use oncegate_core::limits;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde_json::Value;
@@ -13,7 +13,7 @@ use super::row::ts;
 use super::transition::Context;
 use crate::StoreError;
 use crate::api::{
-    AdmitCall, AdmitEvent, Admitted, ClaimCall, DeliveryRow, Page, Payload, Target, UnverifiedCall, Workspace,
+    AdmitCall, AdmitEvent, Admitted, ClaimCall, DeliveryRow, Page, Payload, Target, UnverifiedCall,
 };
 
 /// A request on its way in.
@@ -112,12 +112,12 @@ impl Context<'_> {
         &self,
         call: &AdmitCall,
         reason: Option<&str>,
-        claim: ClaimId,
+        claim: ClaimRef,
     ) -> Result<(), StoreError> {
         let noted: u32 = self
             .db
             .prepare_cached("SELECT count(*) FROM deliveries WHERE claim_id = ?1 AND verdict = 'duplicate'")?
-            .query_row([&claim.0[..]], |r| r.get(0))?;
+            .query_row([&claim.id.0[..]], |r| r.get(0))?;
         match noted < limits::STOP_HISTORY_ROWS_MAX {
             true => self.note_arrival(call, "duplicate", reason, claim),
             false => Ok(()),
@@ -130,7 +130,7 @@ impl Context<'_> {
         call: &AdmitCall,
         verdict: &str,
         reason: Option<&str>,
-        claim: ClaimId,
+        claim: ClaimRef,
     ) -> Result<(), StoreError> {
         self.db
             .prepare_cached(
@@ -142,7 +142,7 @@ impl Context<'_> {
                 call.source,
                 call.automation.as_str(),
                 self.now.wall.as_millis(),
-                &claim.0[..],
+                &claim.id.0[..],
                 verdict,
                 reason,
             ])?;
@@ -170,7 +170,7 @@ impl Context<'_> {
     }
 
     /// Each body that the claim was stopped for is kept once.
-    fn keep_mismatch(&self, arrival: &Arrival<'_>, reason: &str, claim: ClaimId) -> Result<(), StoreError> {
+    fn keep_mismatch(&self, arrival: &Arrival<'_>, reason: &str, claim: ClaimRef) -> Result<(), StoreError> {
         let known = self
             .db
             .prepare_cached(
@@ -178,7 +178,7 @@ impl Context<'_> {
                  AND body_hash = ?3 AND reason = ?4 AND verdict = 'mismatch'",
             )?
             .execute(params![
-                &claim.0[..],
+                &claim.id.0[..],
                 arrival.call.source,
                 arrival.hash(),
                 reason,
@@ -195,7 +195,7 @@ impl Context<'_> {
         arrival: &Arrival<'_>,
         verdict: &str,
         reason: &str,
-        claim: Option<ClaimId>,
+        claim: Option<ClaimRef>,
     ) -> Result<i64, StoreError> {
         let call = arrival.call;
         self.db
@@ -208,7 +208,7 @@ impl Context<'_> {
                 call.source,
                 call.automation.as_str(),
                 self.now.wall.as_millis(),
-                claim.as_ref().map(|id| &id.0[..]),
+                claim.as_ref().map(|c| &c.id.0[..]),
                 verdict,
                 reason,
                 arrival.hash(),
@@ -370,14 +370,14 @@ pub(super) fn rejected(
 }
 
 /// The deliveries of a claim, without bodies.
-pub(super) fn deliveries(db: &Connection, id: ClaimId, limit: u32) -> Result<Vec<DeliveryRow>, StoreError> {
+pub(super) fn deliveries(db: &Connection, id: ClaimRef, limit: u32) -> Result<Vec<DeliveryRow>, StoreError> {
     let sql = format!(
-        "{} WHERE claim_id = ?1 ORDER BY id DESC LIMIT ?2",
+        "{} WHERE claim_id = ?1 AND workspace_id = ?2 ORDER BY id DESC LIMIT ?3",
         SELECT.replace("headers, body", "NULL AS headers, NULL AS body")
     );
     let mut statement = db.prepare_cached(&sql)?;
     statement
-        .query_map(params![&id.0[..], limit], |r| Ok(read(r)))?
+        .query_map(params![&id.id.0[..], id.workspace.0, limit], |r| Ok(read(r)))?
         .map(|r| r?)
         .collect::<Result<Vec<_>, StoreError>>()
 }

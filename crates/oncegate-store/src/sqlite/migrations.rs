@@ -11,8 +11,9 @@ use super::backups::BackupDir;
 use super::dir::DataDir;
 use crate::StoreError;
 
-const STEPS: [&str; 2] = [
+const STEPS: [&str; 3] = [
     include_str!("../../migrations/sqlite/0001_spine.sql"),
+    include_str!("../../migrations/sqlite/0002_gate.sql"),
     include_str!("../../migrations/sqlite/0003_upkeep.sql"),
 ];
 

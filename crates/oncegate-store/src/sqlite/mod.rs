@@ -1,6 +1,7 @@
 //! The embedded store: SQLite in WAL mode, synchronous=FULL, one writer thread with group commit, separate
 //! readers. One process owns the data directory.
 
+mod access;
 mod acts;
 mod backup;
 mod backups;
@@ -25,7 +26,7 @@ mod upkeep;
 mod writer;
 
 pub use backup::{Backup, Source, back_up};
-pub use backups::{BackupDir, newest};
+pub use backups::{BackupDir, newest, nightly_due};
 pub use restore::{Restored, restore};
 pub use store::{Options, Settings, SqliteStore};
 pub use upgrade::{Schema, check, upgrade};

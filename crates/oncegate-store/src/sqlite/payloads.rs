@@ -1,7 +1,7 @@
 //! Payloads, and what steps were answered, go some time after done. Keys, states, results, history and fingerprints
 //! stay: duplicates are told apart as before.
 
-use oncegate_core::key::AutomationName;
+use oncegate_core::key::{AutomationName, Workspace};
 use rusqlite::params;
 
 use super::transition::Context;
@@ -10,14 +10,18 @@ use crate::StoreError;
 /// Removes at most `limit`; as many as that means that there may be more. What a person still has to look at keeps what
 /// there is to see.
 pub(super) fn remove(cx: &Context<'_>, limit: u32) -> Result<u64, StoreError> {
-    let mut automations = cx.db.prepare_cached("SELECT id, name FROM automations")?;
-    let automations: Vec<(i64, String)> =
-        automations.query_map([], |r| Ok((r.get(0)?, r.get(1)?)))?.collect::<Result<_, _>>()?;
+    let mut automations = cx.db.prepare_cached("SELECT id, workspace_id, name FROM automations")?;
+    let automations: Vec<(i64, i64, String)> =
+        automations.query_map([], |r| Ok((r.get(0)?, r.get(1)?, r.get(2)?)))?.collect::<Result<_, _>>()?;
     let mut removed = 0;
-    for (number, name) in automations {
+    for (number, workspace, name) in automations {
         let name = AutomationName::try_from(name.as_str())
             .map_err(|e| StoreError::Inconsistent(format!("an automation has an unreadable name: {e}")))?;
-        let cut = cx.now.wall.before(cx.policies.policy(&name).payload_retention()).as_millis();
+        let cut = cx
+            .now
+            .wall
+            .before(cx.policies.policy(Workspace(workspace), &name).payload_retention())
+            .as_millis();
         let left = i64::from(limit) - removed;
         removed += of_automation(cx, number, cut, left)?;
         if removed >= i64::from(limit) {
@@ -48,7 +52,7 @@ fn of_automation(cx: &Context<'_>, automation: i64, cut: i64, limit: i64) -> Res
             .db
             .prepare_cached(
                 "UPDATE deliveries SET headers = NULL, body = NULL, body_hash = NULL \
-                 WHERE claim_id = ?1 AND verdict = 'mismatch' AND body IS NOT NULL",
+                 WHERE verdict = 'mismatch' AND claim_id = ?1 AND body IS NOT NULL",
             )?
             .execute([id])?;
         let at = if payloads + answers + bodies > 0 { cx.now.wall.as_millis() } else { 0 };

@@ -2,7 +2,6 @@
 //! as fast as an empty one. The statements are the real ones, overheard on the connection.
 
 use std::collections::BTreeSet;
-use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use oncegate_core::claim::{Boot, Holder};
@@ -19,7 +18,7 @@ use rusqlite::Connection;
 use rusqlite::trace::{TraceEvent, TraceEventCodes};
 
 use super::transition::Context;
-use super::{intake, migrations, queries, row, schema_meta, upkeep};
+use super::{intake, migrations, payloads, queries, row, schema_meta, upkeep};
 use crate::api::{
     ActCall, AdmitCall, AdmitEvent, ClaimCall, DefaultPolicies, Filter, FinishCall, Payload, PolicyBook,
     Release, StepBegin, StepEnd, StepOutcome, Target, UnverifiedCall, Workspace,
@@ -104,7 +103,17 @@ fn claim_call(key: &str, start: Start) -> ClaimCall {
 /// One claim through everything that can happen to it.
 fn live_a_life(db: &Connection, secret: &StoreSecret) {
     let policies: Arc<dyn PolicyBook> = Arc::new(DefaultPolicies::default());
-    let cx = Context { db, secret, policies: &policies, now: NOW, boot: BOOT, clock_is_doubtful: false };
+    let restores = Arc::default();
+    let cx = Context {
+        db,
+        secret,
+        policies: &policies,
+        now: NOW,
+        boot: BOOT,
+        clock_is_doubtful: false,
+        restores: &restores,
+        recovering: false,
+    };
     let caller = || Start::Now(Holder::Caller { run_id: Some(RunId::try_from("run").unwrap()) });
     let held = cx.claim(&claim_call("k", caller())).unwrap().unwrap();
     cx.claim(&claim_call("k", caller())).unwrap();
@@ -128,6 +137,7 @@ fn live_a_life(db: &Connection, secret: &StoreSecret) {
     read_all(db);
     let years = Now { wall: NOW.wall.after(std::time::Duration::from_secs(3 * 366 * 86_400)), ..NOW };
     Context { now: NOW, ..cx }.claim(&claim_call("k2", Start::Queue)).unwrap();
+    payloads::remove(&Context { now: years, ..cx }, 10).unwrap();
     upkeep::reap(db, years, 100).unwrap();
 }
 
@@ -188,7 +198,7 @@ fn read_all(db: &Connection) {
         let filter = Filter { inbox: Some(list), limit: 10, ..Filter::default() };
         queries::list(db, WS, &filter, NOW, BOOT).unwrap();
     }
-    let id = claims.rows[0].claim.id;
+    let id = claims.rows[0].at();
     row::load(db, id).unwrap();
     queries::history(db, id).unwrap();
     queries::work(db, id).unwrap();
@@ -204,7 +214,7 @@ fn read_all(db: &Connection) {
 fn no_statement_reads_a_large_table_from_end_to_end() {
     let mut db = Connection::open_in_memory().unwrap();
     super::store::keep_plans(&db).unwrap();
-    migrations::migrate(&mut db, Path::new("memory")).unwrap();
+    migrations::step_up(&mut db, 0).unwrap();
     let meta = schema_meta::open(&mut db, [7; 32], NOW.wall).unwrap();
     let heard = overhear(&mut db);
     live_a_life(&db, &meta.secret);
@@ -222,7 +232,7 @@ fn no_statement_reads_a_large_table_from_end_to_end() {
 fn a_flood_of_deliveries_is_neither_sorted_nor_read_to_be_bounded() {
     let mut db = Connection::open_in_memory().unwrap();
     super::store::keep_plans(&db).unwrap();
-    migrations::migrate(&mut db, Path::new("memory")).unwrap();
+    migrations::step_up(&mut db, 0).unwrap();
     let meta = schema_meta::open(&mut db, [7; 32], NOW.wall).unwrap();
     let heard = overhear(&mut db);
     live_a_life(&db, &meta.secret);

@@ -2,7 +2,7 @@
 
 use oncegate_core::claim::Boot;
 use oncegate_core::inbox::InboxList;
-use oncegate_core::key::{AutomationName, ClaimId};
+use oncegate_core::key::{AutomationName, ClaimId, ClaimRef, Workspace};
 use oncegate_core::limits;
 use oncegate_core::time::{Now, millis};
 use rusqlite::types::Value;
@@ -11,7 +11,7 @@ use rusqlite::{Connection, OptionalExtension, params, params_from_iter};
 use super::row::{self, ts};
 use super::transition::judged;
 use crate::StoreError;
-use crate::api::{AuditRow, ClaimView, Due, Filter, HistoryRow, Page, Payload, Work, Workspace};
+use crate::api::{AuditRow, ClaimView, Due, Filter, HistoryRow, Page, Payload, Work};
 
 /// The list a row stands in, in SQL: the same answer as [`oncegate_core::inbox::list_of`], which the conformance
 /// suite compares on random rows. `?2` is the lease clock, `?3` the wall clock past which a start is a clock problem.
@@ -71,6 +71,10 @@ pub(super) fn list(
     }
     if let Some(automation) = &filter.automation {
         push(&mut sql, " AND a.name = @", automation.as_str().to_owned().into());
+    }
+    if let Some(only) = &filter.only {
+        let names = serde_json::json!(only).to_string();
+        push(&mut sql, " AND a.name IN (SELECT value FROM json_each(@))", names.into());
     }
     push(&mut sql, " AND c.id < @", filter.before.unwrap_or(i64::MAX).into());
     push(&mut sql, " ORDER BY c.id DESC LIMIT @", i64::from(limit).into());
@@ -137,13 +141,13 @@ pub(super) fn automation(
         .optional()?)
 }
 
-pub(super) fn history(db: &Connection, id: ClaimId) -> Result<Vec<HistoryRow>, StoreError> {
+pub(super) fn history(db: &Connection, id: ClaimRef) -> Result<Vec<HistoryRow>, StoreError> {
     let mut statement = db.prepare_cached(
         "SELECT h.at, h.kind, h.reason, h.attempt, h.actor, h.note FROM history h \
-         JOIN claims c ON c.id = h.claim_row WHERE c.claim_id = ?1 ORDER BY h.id",
+         JOIN claims c ON c.id = h.claim_row WHERE c.claim_id = ?1 AND c.workspace_id = ?2 ORDER BY h.id",
     )?;
     let rows = statement
-        .query_map([&id.0[..]], |r| {
+        .query_map(params![&id.id.0[..], id.workspace.0], |r| {
             Ok(HistoryRow {
                 at: ts(r.get(0)?),
                 kind: r.get(1)?,
@@ -157,7 +161,7 @@ pub(super) fn history(db: &Connection, id: ClaimId) -> Result<Vec<HistoryRow>, S
     Ok(rows)
 }
 
-pub(super) fn work(db: &Connection, id: ClaimId) -> Result<Option<Work>, StoreError> {
+pub(super) fn work(db: &Connection, id: ClaimRef) -> Result<Option<Work>, StoreError> {
     let Some(stored) = row::load(db, id)? else { return Ok(None) };
     let payload = db
         .prepare_cached("SELECT body, json FROM payloads WHERE claim_row = ?1")?
@@ -198,11 +202,11 @@ pub(super) fn audit(
 /// Due by its time, or `processing` under a runner that is gone or went stale.
 pub(super) fn due(db: &Connection, now: Now, boot: Boot, limit: u32) -> Result<Vec<Due>, StoreError> {
     let mut statement = db.prepare_cached(
-        "SELECT claim_id, name FROM ( \
-           SELECT c.claim_id, a.name, c.due_at AS at FROM claims c JOIN automations a ON a.id = c.automation_id \
+        "SELECT workspace_id, claim_id, name FROM ( \
+           SELECT c.workspace_id, c.claim_id, a.name, c.due_at AS at FROM claims c JOIN automations a ON a.id = c.automation_id \
              WHERE c.due_at <= ?1 AND c.flow = 1 AND a.paused_at IS NULL \
            UNION ALL \
-           SELECT c.claim_id, a.name, c.processing_started_at FROM claims c \
+           SELECT c.workspace_id, c.claim_id, a.name, c.processing_started_at FROM claims c \
              JOIN automations a ON a.id = c.automation_id \
              WHERE c.processing_state = 'processing' AND c.flow = 1 AND c.due_at IS NULL \
              AND (c.lease_expires <= ?2 OR (c.holder = 'runner' AND c.boot < ?3)) AND a.paused_at IS NULL) \
@@ -211,14 +215,15 @@ pub(super) fn due(db: &Connection, now: Now, boot: Boot, limit: u32) -> Result<V
     let boot = i64::try_from(boot.0).unwrap_or(i64::MAX);
     let rows = statement
         .query_map(params![now.wall.as_millis(), now.lease.0, boot, limit], |r| {
-            Ok((r.get::<_, [u8; 16]>(0)?, r.get::<_, String>(1)?))
+            Ok((r.get::<_, i64>(0)?, r.get::<_, [u8; 16]>(1)?, r.get::<_, String>(2)?))
         })?
         .collect::<Result<Vec<_>, _>>()?;
     rows.into_iter()
-        .map(|(id, name)| {
+        .map(|(workspace, id, name)| {
             let automation = AutomationName::try_from(name.as_str())
                 .map_err(|e| StoreError::Inconsistent(e.to_string()))?;
-            Ok(Due { id: ClaimId(id), automation })
+            let id = ClaimRef { workspace: Workspace(workspace), id: ClaimId(id) };
+            Ok(Due { id, automation })
         })
         .collect()
 }

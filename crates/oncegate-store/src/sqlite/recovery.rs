@@ -1,6 +1,6 @@
 //! A store in recovery: it was restored from a backup, and no person has said yet that it may run.
 
-use oncegate_core::key::StoreSecret;
+use oncegate_core::key::{ClaimId, ClaimRef, StoreSecret, Workspace};
 use oncegate_core::recovery::{self, Gap, Restores};
 use oncegate_core::time::{LeaseInstant, Now, Timestamp};
 use rusqlite::{Connection, OptionalExtension, params};
@@ -10,7 +10,7 @@ use super::schema_meta::{set_value, value};
 use super::steps;
 use super::transition::Context;
 use crate::StoreError;
-use crate::api::{Recovery, Workspace};
+use crate::api::Recovery;
 
 /// The recovery that the store is in.
 pub(super) fn current(db: &Connection) -> Result<Option<Recovery>, StoreError> {
@@ -63,11 +63,14 @@ pub(super) fn begin(db: &Connection, now: Timestamp, backup: &str) -> Result<Rec
     let lease: i64 = value(db, "lease")?.unwrap_or_default();
     let at = Now { wall: gap.restored_at, lease: LeaseInstant(lease) };
 
-    let mut open = db.prepare("SELECT claim_id FROM claims WHERE processing_state <> 'done' ORDER BY id")?;
-    let open: Vec<[u8; 16]> = open.query_map([], |r| r.get(0))?.collect::<Result<_, _>>()?;
+    let mut open =
+        db.prepare("SELECT workspace_id, claim_id FROM claims WHERE processing_state <> 'done' ORDER BY id")?;
+    let open: Vec<(i64, [u8; 16])> =
+        open.query_map([], |r| Ok((r.get(0)?, r.get(1)?)))?.collect::<Result<_, _>>()?;
     let mut open_claims = 0;
-    for id in open {
-        let Some(stored) = row::load(db, oncegate_core::key::ClaimId(id))? else { continue };
+    for (workspace, id) in open {
+        let id = ClaimRef { workspace: Workspace(workspace), id: ClaimId(id) };
+        let Some(stored) = row::load(db, id)? else { continue };
         let Some(claim) = recovery::restored(&stored.view.claim, gap, at) else { continue };
         steps::give_up_in_flight(db, stored.row, at)?;
         row::update(db, &secret, &stored, &claim, &Extra::default(), at)?;
@@ -87,9 +90,9 @@ pub(super) fn begin(db: &Connection, now: Timestamp, backup: &str) -> Result<Rec
     let recovery = Recovery { gap, open_claims };
     set_json(db, "restores", &restores(db)?.with(gap))?;
     set_json(db, "recovery", &recovery)?;
-    // Starts after the backup had boots of their own, and people wrote down numbers of deliveries.
+    // Starts after the backup had boots of their own, and people wrote down the numbers of deliveries and tokens.
     db.execute("UPDATE meta SET value = value + ?1 WHERE name = 'boot'", [NUMBERS_LEFT_OUT])?;
-    db.execute("UPDATE sqlite_sequence SET seq = seq + ?1 WHERE name = 'deliveries'", [NUMBERS_LEFT_OUT])?;
+    db.execute("UPDATE sqlite_sequence SET seq = seq + ?1", [NUMBERS_LEFT_OUT])?;
     db.execute(
         "INSERT INTO audit (workspace_id, at, actor, action, subject, reason, detail) \
          VALUES (?1, ?2, 'command line', 'restore', ?3, 'oncegate restore', ?4)",

@@ -2,21 +2,22 @@
 
 use oncegate_core::claim::{Boot, Claim, ErrorCause, Holder, Lease, Parked, Progress, State};
 use oncegate_core::fingerprint::Fingerprint;
-use oncegate_core::key::{AutomationName, ClaimId, IdempotencyKey, RecordName, RunId, StoreSecret};
+use oncegate_core::key::{
+    AutomationName, ClaimId, ClaimRef, IdempotencyKey, RecordName, RunId, StoreSecret, Workspace,
+};
 use oncegate_core::policy::Ttl;
 use oncegate_core::time::{LeaseInstant, Now, Timestamp, millis};
-use rusqlite::{CachedStatement, Connection, OptionalExtension, Row, named_params};
+use rusqlite::{CachedStatement, Connection, OptionalExtension, Row, named_params, params};
 use std::time::Duration;
 
 use crate::StoreError;
-use crate::api::{ClaimView, Workspace};
+use crate::api::ClaimView;
 
 /// A claim's row with what the core does not see.
 #[derive(Clone, Debug)]
 pub(super) struct Stored {
     pub(super) row: i64,
     pub(super) version: i64,
-    pub(super) workspace: Workspace,
     pub(super) automation_id: i64,
     pub(super) view: ClaimView,
 }
@@ -110,6 +111,7 @@ pub(super) fn read(r: &Row<'_>) -> Result<Stored, StoreError> {
     let name: String = r.get("name")?;
     let key: String = r.get("idempotency_key")?;
     let view = ClaimView {
+        workspace: Workspace(r.get("workspace_id")?),
         row: r.get("id")?,
         claim,
         automation: AutomationName::try_from(name.as_str()).map_err(|_| bad("automation", &label))?,
@@ -125,13 +127,7 @@ pub(super) fn read(r: &Row<'_>) -> Result<Stored, StoreError> {
         // Zero says that there was none to remove.
         payload_removed_at: opt_ts("payload_removed_at")?.filter(|at| at.as_millis() != 0),
     };
-    Ok(Stored {
-        row: view.row,
-        version: r.get("version")?,
-        workspace: Workspace(r.get("workspace_id")?),
-        automation_id: r.get("automation_id")?,
-        view,
-    })
+    Ok(Stored { row: view.row, version: r.get("version")?, automation_id: r.get("automation_id")?, view })
 }
 
 fn text<T>(
@@ -160,10 +156,12 @@ fn parked(word: &str) -> Option<Parked> {
     [NeedsReplay, LoopSuspected, Incident, Reset, Restored].into_iter().find(|p| p.as_str() == word)
 }
 
-/// Loads one claim by id.
-pub(super) fn load(db: &Connection, id: ClaimId) -> Result<Option<Stored>, StoreError> {
-    let mut statement = db.prepare_cached(&format!("{SELECT} WHERE c.claim_id = ?1"))?;
-    statement.query_row([&id.0[..]], |r| Ok(read(r))).optional()?.transpose()
+/// Loads one claim; another workspace's is not there.
+pub(super) fn load(db: &Connection, claim: ClaimRef) -> Result<Option<Stored>, StoreError> {
+    let mut statement =
+        db.prepare_cached(&format!("{SELECT} WHERE c.claim_id = ?1 AND c.workspace_id = ?2"))?;
+    let found = statement.query_row(params![&claim.id.0[..], claim.workspace.0], |r| Ok(read(r)));
+    found.optional()?.transpose()
 }
 
 /// What is written about a claim besides the core's row.
@@ -232,7 +230,7 @@ pub(super) fn update(
     )?;
     bind(&mut statement, ":row", &stored.row)?;
     bind(&mut statement, ":version", &stored.version)?;
-    bind_claim(&mut statement, secret, stored.workspace, claim, extra, now)?;
+    bind_claim(&mut statement, secret, stored.view.workspace, claim, extra, now)?;
     match statement.raw_execute()? {
         1 => Ok(()),
         _ => Err(StoreError::Inconsistent(format!("claim {} changed under a transaction", claim.id))),
@@ -284,7 +282,7 @@ fn bind_claim(
         None => (None, None, None),
     };
     let record_hash = match (&claim.record, lease) {
-        (Some(record), Some(lease)) if lease.holds_record => Some(secret.record_hash(workspace.0, record)),
+        (Some(record), Some(lease)) if lease.holds_record => Some(secret.record_hash(workspace, record)),
         _ => None,
     };
     let fingerprint = claim.fingerprint.map(Fingerprint::to_bytes);

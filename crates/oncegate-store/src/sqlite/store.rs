@@ -9,22 +9,23 @@ use oncegate_core::claim::{Boot, Holder};
 use oncegate_core::decide::Start;
 use oncegate_core::finish::{Answer, Call};
 use oncegate_core::inbox::InboxList;
-use oncegate_core::key::{AutomationName, ClaimId, IdempotencyKey, StoreSecret};
+use oncegate_core::key::{AutomationName, ClaimRef, IdempotencyKey, StoreSecret, Workspace};
 use oncegate_core::recovery::Restores;
 use oncegate_core::time::{Now, Timestamp};
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::Connection;
 
 use super::dir::DataDir;
 use super::readers::Readers;
 use super::room::Room;
 use super::transition::{self, Context};
 use super::writer::{Manner, Writer};
-use super::{intake, migrations, payloads, queries, recovery, row, schema_meta, upkeep};
+use super::{access, intake, migrations, payloads, queries, recovery, row, schema_meta, upkeep};
 use crate::StoreError;
+use crate::access::{Access, ApiToken, NewToken, WorkspaceRow};
 use crate::api::{
     ActCall, Acted, AdmitCall, Admitted, AuditRow, ClaimCall, ClaimView, Claimed, DeliveryRow, Due, Filter,
     FinishCall, HistoryRow, Page, PolicyBook, Recovery, Renamed, StepBegin, StepEnd, Store, UnverifiedCall,
-    Work, Workspace,
+    Work,
 };
 use crate::clock::{Clock, LeaseClock};
 
@@ -278,7 +279,7 @@ impl Store for SqliteStore {
         self.readers.read(move |db| Ok(queries::automation(db, workspace, &automation)?.is_some())).await
     }
 
-    async fn show(&self, id: ClaimId) -> Result<Option<ClaimView>, StoreError> {
+    async fn show(&self, id: ClaimRef) -> Result<Option<ClaimView>, StoreError> {
         let shared = Arc::clone(&self.shared);
         self.readers
             .read(move |db| Ok(row::load(db, id)?.map(|s| transition::judged(s, shared.now(), shared.boot))))
@@ -290,21 +291,21 @@ impl Store for SqliteStore {
         workspace: Workspace,
         automation: AutomationName,
         key: IdempotencyKey,
-    ) -> Result<Option<ClaimId>, StoreError> {
+    ) -> Result<Option<ClaimRef>, StoreError> {
         let shared = Arc::clone(&self.shared);
         self.readers
             .read(move |db| {
                 let number = queries::automation(db, workspace, &automation)?;
-                Ok(number.map(|n| shared.secret.claim_id(workspace.0, n, &key)))
+                Ok(number.map(|n| ClaimRef { workspace, id: shared.secret.claim_id(workspace, n, &key) }))
             })
             .await
     }
 
-    async fn history(&self, id: ClaimId) -> Result<Vec<HistoryRow>, StoreError> {
+    async fn history(&self, id: ClaimRef) -> Result<Vec<HistoryRow>, StoreError> {
         self.readers.read(move |db| queries::history(db, id)).await
     }
 
-    async fn work(&self, id: ClaimId) -> Result<Option<Work>, StoreError> {
+    async fn work(&self, id: ClaimRef) -> Result<Option<Work>, StoreError> {
         self.readers.read(move |db| queries::work(db, id)).await
     }
 
@@ -327,7 +328,7 @@ impl Store for SqliteStore {
         self.readers.read(move |db| intake::rejected(db, workspace, before, limit)).await
     }
 
-    async fn deliveries(&self, id: ClaimId, limit: u32) -> Result<Vec<DeliveryRow>, StoreError> {
+    async fn deliveries(&self, id: ClaimRef, limit: u32) -> Result<Vec<DeliveryRow>, StoreError> {
         self.readers.read(move |db| intake::deliveries(db, id, limit)).await
     }
 
@@ -404,39 +405,48 @@ impl Store for SqliteStore {
         Ok(ended)
     }
 
-    async fn api_token(&self, hash: [u8; 32]) -> Result<Option<String>, StoreError> {
-        self.readers
-            .read(move |db| {
-                Ok(db
-                    .prepare_cached("SELECT name FROM api_tokens WHERE hash = ?1")?
-                    .query_row([&hash[..]], |r| r.get(0))
-                    .optional()?)
-            })
-            .await
-    }
-
-    async fn has_api_tokens(&self) -> Result<bool, StoreError> {
-        self.readers
-            .read(|db| Ok(db.query_row("SELECT EXISTS (SELECT 1 FROM api_tokens)", [], |r| r.get(0))?))
-            .await
-    }
-
-    async fn add_api_token(&self, hash: [u8; 32], name: String) -> Result<(), StoreError> {
-        self.transact(Manner::URGENT, move |cx| {
-            cx.db.execute(
-                "INSERT INTO api_tokens (hash, name, role, created_at) VALUES (?1, ?2, 'admin', ?3) ON CONFLICT DO NOTHING",
-                params![&hash[..], name, cx.now.wall.as_millis()],
-            )?;
-            Ok(())
-        })
-        .await
-    }
-
     async fn close(&self) {
         // Live time since the last tick counts, though the next start would not know of it. Harmless if it fails.
         let _ = self.tick().await;
         // The writer's connection goes last: it is the one that may remove the log.
         self.readers.close().await;
         self.writer.close().await;
+    }
+}
+
+#[async_trait]
+impl Access for SqliteStore {
+    async fn token_by_hash(&self, hash: [u8; 32]) -> Result<Option<ApiToken>, StoreError> {
+        self.readers.read(move |db| access::token_by_hash(db, &hash)).await
+    }
+
+    async fn tokens(&self, workspace: Workspace) -> Result<Vec<ApiToken>, StoreError> {
+        self.readers.read(move |db| access::tokens(db, workspace)).await
+    }
+
+    async fn add_token(&self, token: NewToken) -> Result<Option<i64>, StoreError> {
+        self.transact(Manner::ASKING, move |cx| cx.add_token(&token)).await
+    }
+
+    async fn revoke_token(
+        &self,
+        workspace: Workspace,
+        id: i64,
+        reason: String,
+        actor: String,
+    ) -> Result<bool, StoreError> {
+        self.transact(Manner::TELLING, move |cx| cx.revoke_token(workspace, id, &reason, &actor)).await
+    }
+
+    async fn touch_tokens(&self, used: Vec<(i64, Timestamp)>) -> Result<(), StoreError> {
+        self.transact(Manner::TELLING, move |cx| cx.touch_tokens(&used)).await
+    }
+
+    async fn workspaces(&self) -> Result<Vec<WorkspaceRow>, StoreError> {
+        self.readers.read(access::workspaces).await
+    }
+
+    async fn add_workspace(&self, name: String, actor: String) -> Result<(Workspace, bool), StoreError> {
+        self.transact(Manner::ASKING, move |cx| cx.add_workspace(&name, &actor)).await
     }
 }

@@ -35,12 +35,6 @@ impl Backend for Files {
     fn open(&self, clock: Arc<dyn Clock>, policies: Arc<dyn PolicyBook>) -> Arc<dyn Store> {
         Arc::new(SqliteStore::open(&self.data(), &Options { clock, policies, ..options() }).unwrap())
     }
-
-    fn add_workspace(&self, workspace: Workspace) {
-        let sql = "INSERT INTO workspaces (id, name, created_at) VALUES (?1, ?2, 0)";
-        let name = format!("client {}", workspace.0);
-        raw(&self.data()).execute(sql, rusqlite::params![workspace.0, name]).unwrap();
-    }
 }
 
 /// `ephemeral`, because some machines that test have nothing but an overlay.
@@ -178,8 +172,10 @@ async fn a_row_that_contradicts_itself_is_refused_by_the_file_itself() {
         "UPDATE automations SET stale_streak = -1".into(),
         "INSERT INTO automations (workspace_id, name, created_at) VALUES (1, 'welcome', 0)".into(),
         "INSERT INTO payloads (claim_row, body, json, stored_at) VALUES (77, x'', '', 0)".into(),
-        "INSERT INTO api_tokens (hash, name, role, created_at) VALUES (x'01', 'a', 'admin', 0)".into(),
-        "INSERT INTO api_tokens (hash, name, role, created_at) VALUES (zeroblob(32), 'a', 'root', 0)".into(),
+        "INSERT INTO api_tokens (workspace_id, hash, name, role, created_at, created_by) \
+         VALUES (1, x'01', 'a', 'admin', 0, 'b')".into(),
+        "INSERT INTO api_tokens (workspace_id, hash, name, role, created_at, created_by) \
+         VALUES (1, zeroblob(32), 'a', 'root', 0, 'b')".into(),
         "INSERT INTO deliveries (workspace_id, source, automation, received_at, verdict) \
          VALUES (1, 's', 'a', 0, 'rejected')"
             .into(),
@@ -262,7 +258,7 @@ async fn one_unreadable_row_neither_stops_a_list_nor_hides_itself() {
     let (mut found, mut before) = (Vec::new(), None);
     loop {
         let page = store.list(WS, Filter { before, limit: 2, ..Filter::default() }).await.unwrap();
-        found.extend(page.rows.iter().map(|v| v.claim.id));
+        found.extend(page.rows.iter().map(oncegate_store::api::ClaimView::at));
         before = page.next;
         if before.is_none() {
             break;

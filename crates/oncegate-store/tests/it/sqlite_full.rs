@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use oncegate_core::decide::Decision;
 use oncegate_core::finish::{Answer, Call};
 use oncegate_core::inbox::InboxList;
-use oncegate_core::key::ClaimId;
+use oncegate_core::key::ClaimRef;
 use oncegate_core::policy::Jitter;
 use oncegate_core::token::Token;
 use oncegate_store::api::{ClaimCall, Filter, FinishCall, Payload};
@@ -28,7 +28,7 @@ fn heavy(n: usize) -> ClaimCall {
 }
 
 /// Claims until the store is full; the ids that ran.
-async fn fill(store: &SqliteStore) -> (Vec<(ClaimId, Token)>, usize) {
+async fn fill(store: &SqliteStore) -> (Vec<(ClaimRef, Token)>, usize) {
     let mut held = Vec::new();
     for n in 0..10_000 {
         match store.claim(heavy(n)).await {

@@ -1,9 +1,12 @@
 //! The program's verbs. What a person reads goes to stdout, what the machine has to tell to stderr.
 
+mod backup;
 mod check;
 mod demo;
 mod lab;
+mod restore;
 mod serve;
+mod upgrade;
 
 use std::process::ExitCode;
 
@@ -23,6 +26,15 @@ enum Verb {
     Serve(serve::Args),
     /// Check a configuration without starting anything.
     Check(check::Args),
+    /// Copy the store to a file, while it is in use or not.
+    Backup(backup::Args),
+    /// Make a backup the store again, in recovery: nothing runs until a person ends it.
+    Restore(restore::Args),
+    /// Look at, or end, the recovery after a restore.
+    #[command(subcommand)]
+    Recovery(restore::Recovery),
+    /// Bring the file of an earlier version to this one's form, after copying it.
+    Upgrade(upgrade::Args),
     /// See one webhook become one effect while the gate is killed under it (a few seconds).
     Demo(demo::Args),
     /// Parts of the demo and of the tests: a receiver that counts, a sender that repeats.
@@ -38,18 +50,35 @@ pub fn main() -> ExitCode {
         Err(e) => return fail(&format!("cannot start: {e}")),
     };
     let ended = runtime.block_on(async {
-        match cli.verb {
+        let ended = match cli.verb {
             Verb::Serve(args) => serve::run(args).await,
             Verb::Check(args) => check::run(&args),
+            Verb::Backup(args) => backup::run(args).await,
+            Verb::Restore(args) => restore::run(args).await,
+            Verb::Recovery(verb) => restore::recovery(verb).await,
+            Verb::Upgrade(args) => match upgrade::run(args).await {
+                (0, told) => {
+                    say(told);
+                    Ok(())
+                }
+                (status, told) => return Err((status, told)),
+            },
             Verb::Demo(args) => demo::run(args).await,
             Verb::Lab(args) => lab::run(args).await,
-        }
+        };
+        ended.map_err(|message| (FAILED, message))
     });
     match ended {
         Ok(()) => ExitCode::SUCCESS,
-        Err(message) => fail(&message),
+        Err((status, message)) => {
+            fail(&message);
+            ExitCode::from(status)
+        }
     }
 }
+
+/// The exit status of what failed; a verb that has others says so in its help.
+const FAILED: u8 = 1;
 
 #[expect(clippy::print_stderr, reason = "the last word of a command that failed")]
 fn fail(message: &str) -> ExitCode {

@@ -14,10 +14,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use oncegate_connect::PrivateAllowance;
-use oncegate_core::key::AutomationName;
+use oncegate_core::key::{AutomationName, Workspace};
 use oncegate_core::secret::Secret;
 use oncegate_core::webhook::{FieldPath, Provider, ProviderError};
 use oncegate_runner::book::Automation;
+
+use crate::backups::Plan;
+
+pub(crate) use sentence::nearest;
 
 pub use secrets::{Environment, ProcessEnvironment};
 
@@ -36,11 +40,15 @@ pub struct Config {
     pub allow_private: Vec<PrivateAllowance>,
     /// Claims worked on at the same time.
     pub concurrency: Option<usize>,
+    /// When and where backups are made.
+    pub backup: Plan,
 }
 
 /// One webhook endpoint.
 #[derive(Clone, Debug)]
 pub struct Source {
+    /// Whose.
+    pub workspace: Workspace,
     /// Whose signatures and events.
     pub provider: Provider,
     /// Any of them verifies: the new one first, the old one while it is being replaced.
@@ -135,6 +143,7 @@ pub fn parse(text: &str, path: &Path, environment: &dyn Environment) -> Result<C
         let message = "concurrency must be at least 1; pause an automation to keep it from running";
         return Err(at(concurrency.referenced, message.to_owned()));
     }
+    let backup = file.backup.plan(base).map_err(|(place, message)| at(place, message))?;
     Ok(Config {
         public_url: file.public_url.map(|url| url.value.trim_end_matches('/').to_owned()),
         sources,
@@ -142,6 +151,7 @@ pub fn parse(text: &str, path: &Path, environment: &dyn Environment) -> Result<C
         renamed,
         allow_private: file.outgoing.allow_private,
         concurrency: file.runner.concurrency.map(|n| n.value),
+        backup,
     })
 }
 
@@ -272,7 +282,8 @@ fn sources(
             ));
         }
         let key_fields = key_fields.map(|key| key.value.clone());
-        let source = Source { provider, secrets: keys, automation, key_fields };
+        let source =
+            Source { workspace: Workspace::DEFAULT, provider, secrets: keys, automation, key_fields };
         sources.insert(name.value.clone(), source);
     }
     Ok(sources)

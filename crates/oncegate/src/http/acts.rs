@@ -8,11 +8,11 @@ use oncegate_core::key::ClaimId;
 use oncegate_core::limits;
 use oncegate_core::reset::{Act, Refusal};
 use oncegate_runner::gatekeeper::RunNow;
-use oncegate_store::api::{ActCall, Acted, Workspace};
+use oncegate_store::api::{ActCall, Acted};
 use serde_json::json;
 
 use super::answer::Json;
-use super::auth::Actor;
+use super::auth::Caller;
 use super::claims::named;
 use super::input::Fields;
 use super::problem::Problem;
@@ -27,6 +27,7 @@ pub(crate) struct Doing {
     pub(crate) subject: String,
     pub(crate) reason: String,
     pub(crate) actor: String,
+    pub(crate) caller: Caller,
     pub(crate) fields: Fields,
 }
 
@@ -38,23 +39,21 @@ impl FromRequest<Arc<AppState>> for Doing {
             .extract_parts::<Path<String>>()
             .await
             .map_err(|_| Problem::not_found("this address cannot be read"))?;
-        // The route lets nobody through without one; should it ever, nothing is done.
-        let actor = request.extensions().get::<Actor>().cloned();
-        let Actor(token) = actor.ok_or_else(|| Problem::missing_credentials("send a bearer token"))?;
+        let caller = request.extract_parts::<Caller>().await?;
         let mut fields = Fields::read(request).await?;
         let reason = person_text(fields.required("reason")?, "reason")?;
         // One token may be shared by a team; `by` says who of it acted.
         let actor = match fields.text("by")? {
-            Some(by) => format!("{} ({token})", person_text(by, "by")?),
-            None => token,
+            Some(by) => format!("{} ({})", person_text(by, "by")?, caller.actor),
+            None => caller.actor.clone(),
         };
-        Ok(Self { state: Arc::clone(state), subject, reason, actor, fields })
+        Ok(Self { state: Arc::clone(state), subject, reason, actor, caller, fields })
     }
 }
 
 impl Doing {
     async fn act(self, act: Act) -> Answered {
-        let id = claim_id(&self.subject)?;
+        let id = self.caller.claim(&self.state, &self.subject).await?.at();
         match self.state.gate.act(ActCall { id, act, reason: self.reason, actor: self.actor }).await? {
             Acted::Written(view) => Ok(Json(answer::claim(&view, self.state.gate.store().now()))),
             Acted::Refused(refusal) => Err(refused(&refusal)),
@@ -68,7 +67,7 @@ impl Doing {
     }
 }
 
-fn person_text(text: String, field: &str) -> Result<String, Problem> {
+pub(crate) fn person_text(text: String, field: &str) -> Result<String, Problem> {
     if text.len() > limits::NOTE_BYTES_MAX {
         return Err(Problem::field(field, format!("is longer than {} bytes", limits::NOTE_BYTES_MAX)));
     }
@@ -90,6 +89,7 @@ fn refused(refusal: &Refusal) -> Problem {
         }
         Refusal::Done => Problem::needs_verified(refusal),
         Refusal::Busy(holder) => Problem::live_holder(refusal).with("holder", holder.as_str()),
+        Refusal::PayloadRemoved => Problem::payload_removed(refusal),
         Refusal::Nothing(_) | Refusal::NotAnError(_) => Problem::nothing_to_do(refusal),
     }
 }
@@ -121,7 +121,7 @@ pub(crate) async fn dismiss(mut doing: Doing) -> Answered {
 
 pub(crate) async fn run_now(mut doing: Doing) -> Answered {
     doing.nothing_else("reason, by")?;
-    let id = claim_id(&doing.subject)?;
+    let id = doing.caller.claim(&doing.state, &doing.subject).await?.at();
     match doing.state.gate.run_now(id, doing.reason, doing.actor).await? {
         RunNow::Queued(view) => {
             let mut answer = answer::claim(&view, doing.state.gate.store().now());
@@ -149,19 +149,17 @@ pub(crate) async fn resume(doing: Doing) -> Answered {
 async fn set_paused(mut doing: Doing, paused: bool) -> Answered {
     doing.nothing_else("reason, by")?;
     let automation = named(&doing.subject, "automation")?;
-    let gate = &doing.state.gate;
+    doing.caller.may_touch(&automation)?;
+    let (workspace, gate) = (doing.caller.workspace, &doing.state.gate);
     // Pausing a misspelt name would say that it stands still, while the real one runs on.
-    if !gate.book().declares(&automation)
-        && !gate.store().knows_automation(Workspace::DEFAULT, automation.clone()).await?
+    if !gate.book().declares(workspace, &automation)
+        && !gate.store().knows_automation(workspace, automation.clone()).await?
     {
         return Err(Problem::not_found(format!(
             "no automation is called `{automation}`: none of this name is declared or has been seen"
         )));
     }
-    let changed = doing
-        .state
-        .gate
-        .set_paused(Workspace::DEFAULT, automation.clone(), paused, doing.reason, doing.actor)
-        .await?;
+    let changed =
+        doing.state.gate.set_paused(workspace, automation.clone(), paused, doing.reason, doing.actor).await?;
     Ok(Json(json!({ "automation": automation, "paused": paused, "changed": changed })))
 }

@@ -4,7 +4,7 @@ use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
 use oncegate_core::claim::State;
 use oncegate_core::decide::{self, Decision, StopReason};
-use oncegate_core::key::ClaimId;
+use oncegate_core::key::ClaimRef;
 use oncegate_core::time::Now;
 use oncegate_core::token::Token;
 use oncegate_store::api::{ClaimView, Claimed};
@@ -59,7 +59,7 @@ pub(crate) fn decision(claimed: &Claimed, key: &str, base_url: &str) -> Value {
     answer
 }
 
-fn capability_url(base_url: &str, id: ClaimId, verb: &str, token: &Token) -> String {
+fn capability_url(base_url: &str, id: ClaimRef, verb: &str, token: &Token) -> String {
     format!("{base_url}/v1/claims/{id}/{verb}?token={}", token.expose())
 }
 
@@ -111,6 +111,7 @@ pub(crate) fn claim(view: &ClaimView, now: Now) -> Value {
         "stopped": stops,
         "created_at": view.created_at,
         "updated_at": view.updated_at,
+        "payload_removed_at": view.payload_removed_at,
     })
 }
 

@@ -1,19 +1,116 @@
-//! Who may call: a bearer token whose hash the store knows. Capability URLs carry a claim's token instead.
+//! Who may call: a bearer token whose hash the store knows, and what its role and its automations allow. Capability
+//! URLs carry a claim's token instead.
 
 use std::sync::Arc;
 
-use axum::extract::{Request, State};
+use axum::extract::{FromRequestParts, Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
+use http::request::Parts;
 use http::{HeaderMap, header};
-use oncegate_core::key::sha256;
+use oncegate_core::access::{Right, Role};
+use oncegate_core::key::{AutomationName, ClaimRef, Workspace, sha256};
+use oncegate_store::access::ApiToken;
+use oncegate_store::api::ClaimView;
 
 use super::AppState;
+use super::acts::claim_id;
 use super::problem::Problem;
 
-/// The name of the token that made a call, for the audit.
+/// Who calls, proved by its token.
 #[derive(Clone, Debug)]
-pub(crate) struct Actor(pub(crate) String);
+pub(crate) struct Caller {
+    pub(crate) workspace: Workspace,
+    pub(crate) role: Role,
+    /// The only automations it may see and touch; `None`: all.
+    pub(crate) automations: Option<Arc<[AutomationName]>>,
+    /// For history and audit, e.g. `token:admin`.
+    pub(crate) actor: String,
+    #[allow(dead_code, reason = "the calls about tokens read it")]
+    pub(crate) token_id: i64,
+}
+
+impl Caller {
+    fn new(token: &ApiToken) -> Self {
+        Self {
+            workspace: token.workspace,
+            role: token.role,
+            automations: token.automations.as_deref().map(Into::into),
+            actor: format!("token:{}", token.name),
+            token_id: token.id,
+        }
+    }
+
+    /// # Errors
+    /// The role does not have this right.
+    pub(crate) fn may(&self, right: Right) -> Result<(), Problem> {
+        match self.role.has(right) {
+            true => Ok(()),
+            false => Err(Problem::forbidden(format!(
+                "this token is a {}; the call needs the role {} or one above it",
+                self.role.as_str(),
+                right.least().as_str()
+            ))
+            .with("role", self.role.as_str())
+            .with("needs", right.least().as_str())),
+        }
+    }
+
+    /// An admin of the default workspace is the server's.
+    #[allow(dead_code, reason = "the calls about workspaces ask it")]
+    pub(crate) fn is_server_admin(&self) -> bool {
+        self.workspace == Workspace::DEFAULT && self.role == Role::Admin && self.automations.is_none()
+    }
+
+    /// Whether the token is bound to other automations than this one.
+    pub(crate) fn sees(&self, automation: &AutomationName) -> bool {
+        self.automations.as_ref().is_none_or(|bound| bound.contains(automation))
+    }
+
+    /// # Errors
+    /// The token is bound to other automations.
+    pub(crate) fn may_touch(&self, automation: &AutomationName) -> Result<(), Problem> {
+        match self.sees(automation) {
+            true => Ok(()),
+            false => Err(Problem::forbidden(format!(
+                "this token is bound to other automations than `{automation}`; use the token made for it"
+            ))),
+        }
+    }
+
+    /// # Errors
+    /// The call is about all automations, and the token is bound to some.
+    pub(crate) fn may_touch_all(&self) -> Result<(), Problem> {
+        match self.automations {
+            None => Ok(()),
+            Some(_) => Err(Problem::forbidden(
+                "this token is bound to some automations, and the call is about all of them",
+            )),
+        }
+    }
+
+    /// The claim that a path names, if this caller may know of it.
+    ///
+    /// # Errors
+    /// There is none, or it is another workspace's or automation's: these look alike.
+    pub(crate) async fn claim(&self, state: &AppState, id: &str) -> Result<ClaimView, Problem> {
+        let claim = ClaimRef { workspace: self.workspace, id: claim_id(id)? };
+        let view = state.gate.store().show(claim).await?;
+        view.filter(|view| self.sees(&view.automation)).ok_or_else(|| {
+            Problem::not_found("there is no such claim; it may have been forgotten after its retention")
+        })
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for Caller {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Problem> {
+        // The route lets nobody through without one; should it ever, nothing is done.
+        let caller = parts.extensions.get::<Self>().cloned();
+        caller.ok_or_else(|| Problem::missing_credentials("send a bearer token"))
+    }
+}
 
 pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
     let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
@@ -21,35 +118,47 @@ pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
-/// Lets a request through if its bearer token is known. Tokens are looked up by their SHA-256 hash, so that nothing
-/// about a token can be learnt from how long a refusal takes.
-pub(crate) async fn require_token(
-    State(state): State<Arc<AppState>>,
+/// Lets a request through if its bearer token is good and its role has the right. Tokens are looked up by their
+/// SHA-256 hash, so that nothing about a token can be learnt from how long a refusal takes.
+pub(crate) async fn require(
+    State((state, right)): State<(Arc<AppState>, Right)>,
     mut request: Request,
     next: Next,
 ) -> Result<Response, Problem> {
-    if request.headers().get(header::AUTHORIZATION).is_some_and(|v| v.to_str().is_err()) {
+    let caller = authenticate(&state, request.headers()).await?;
+    caller.may(right)?;
+    request.extensions_mut().insert(caller);
+    Ok(next.run(request).await)
+}
+
+async fn authenticate(state: &AppState, headers: &HeaderMap) -> Result<Caller, Problem> {
+    if headers.get(header::AUTHORIZATION).is_some_and(|v| v.to_str().is_err()) {
         return Err(Problem::invalid_credentials(
             "the token holds characters that no token of this server has",
         ));
     }
-    let Some(token) = bearer(request.headers()) else {
+    let Some(token) = bearer(headers) else {
         return Err(Problem::missing_credentials(
             "send the header `Authorization: Bearer <token>`; the admin token was printed at the first start",
         ));
     };
     let hash = sha256(token.as_bytes());
-    let known = state.known_token(&hash);
-    let name = match known {
-        Some(name) => Some(name),
-        None => state.gate.store().api_token(hash).await?.inspect(|name| state.remember_token(hash, name)),
+    let known = match state.tokens.known(&hash) {
+        Some(known) => Some(known),
+        None => state.gate.store().token_by_hash(hash).await?.map(|t| state.tokens.remember(hash, t)),
     };
-    let Some(name) = name else {
-        return Err(Problem::invalid_credentials(
+    let now = state.gate.store().now().wall;
+    match known {
+        Some(token) if token.is_good(now) => {
+            state.tokens.used(token.id, now);
+            Ok(Caller::new(&token))
+        }
+        Some(_) => Err(Problem::invalid_credentials(
+            "this token was revoked or has expired; ask an admin for another",
+        )),
+        None => Err(Problem::invalid_credentials(
             "this token is not known to this server; is it whole, and of this data directory? If the admin token is lost, \
              start once with ONCEGATE_ADMIN_TOKEN",
-        ));
-    };
-    request.extensions_mut().insert(Actor(format!("token:{name}")));
-    Ok(next.run(request).await)
+        )),
+    }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::{Path, Request, State};
 use oncegate_core::finish::{Answer, Call, Failed, cut};
-use oncegate_core::key::ClaimId;
+use oncegate_core::key::{ClaimId, ClaimRef};
 use oncegate_core::limits;
 use oncegate_core::policy::parse_duration;
 use oncegate_core::token::Fence;
@@ -56,7 +56,7 @@ pub(crate) async fn error(
     }
     let note = match fields.value("note") {
         Some(Value::String(note)) if !note.trim().is_empty() => cut(&without_controls(&note)),
-        Some(other) if !other.is_string() => cut(&other.to_string()),
+        Some(other) if !other.is_string() => cut(&without_controls(&other.to_string())),
         _ => "the caller reported an error without a note".to_owned(),
     };
     // A caller that says nothing about retrying gets none: only it knows whether a repeat is safe.
@@ -77,7 +77,7 @@ pub(crate) async fn heartbeat(
 
 /// Who calls, proved, and what it says.
 struct Holder {
-    id: ClaimId,
+    id: ClaimRef,
     fence: Fence,
     fields: Fields,
     /// Why the body is not among the fields. The token is what counts: done and heartbeat go on without it.
@@ -113,10 +113,10 @@ async fn holder(state: &AppState, id: &str, request: Request) -> Result<Holder, 
     Ok(Holder { id, fence, fields, unread })
 }
 
-fn read_token(state: &AppState, id: &str, token: &str) -> Result<(ClaimId, Fence), Problem> {
+fn read_token(state: &AppState, id: &str, token: &str) -> Result<(ClaimRef, Fence), Problem> {
     let (named, fence) = state.gate.store().secret().read_token(token.trim()).ok_or_else(foreign)?;
     match ClaimId::parse(id) {
-        Some(id) if id == named => Ok((id, fence)),
+        Some(id) if id == named.id => Ok((named, fence)),
         _ => Err(foreign()),
     }
 }
@@ -127,7 +127,7 @@ fn foreign() -> Problem {
 
 async fn say(
     state: &AppState,
-    id: ClaimId,
+    id: ClaimRef,
     fence: Fence,
     call: Call,
     result: Option<String>,
@@ -166,7 +166,10 @@ fn seconds(text: &str) -> Option<Duration> {
     text.trim().parse().ok().map(Duration::from_secs).or_else(|| parse_duration(text).ok())
 }
 
-/// Notes come from anywhere and go into terminals and lists.
+/// Notes come from anywhere and go into terminals and lists: no character in one may move the cursor, begin a line or
+/// turn the direction of what follows.
 fn without_controls(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+    let turns =
+        |c: char| matches!(c, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    text.chars().map(|c| if c.is_control() || turns(c) { ' ' } else { c }).collect()
 }

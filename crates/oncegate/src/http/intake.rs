@@ -6,12 +6,13 @@ use axum::extract::{Path, Request, State};
 use axum::response::{IntoResponse, Response};
 use http::HeaderMap;
 use oncegate_core::decide::StopReason;
+use oncegate_core::json::told;
 use oncegate_core::key::RecordName;
 use oncegate_core::limits;
 use oncegate_core::time::Timestamp;
 use oncegate_core::webhook::{self, Headers, Provider, Reading as Read, SignatureError};
 use oncegate_runner::gatekeeper::Gatekeeper;
-use oncegate_store::api::{AdmitCall, AdmitEvent, Admitted, DeliveryRow, Release, UnverifiedCall, Workspace};
+use oncegate_store::api::{AdmitCall, AdmitEvent, Admitted, DeliveryRow, Release, UnverifiedCall};
 use serde_json::{Value, json};
 
 use super::AppState;
@@ -29,7 +30,8 @@ pub(crate) async fn deliver(
 ) -> Result<Response, Problem> {
     let Some(source) = state.sources.get(&name) else {
         return Err(Problem::unknown_source(format!(
-            "no source is called `{name}`; declare it in oncegate.yaml under `sources`"
+            "no source is called `{}`; declare it in oncegate.yaml under `sources`",
+            told(&name)
         )));
     };
     let (parts, body) = request.into_parts();
@@ -165,7 +167,7 @@ fn admit_call(
     body: Vec<u8>,
     events: Vec<webhook::Event>,
 ) -> AdmitCall {
-    let template = state.gate.book().automation(&source.automation).record;
+    let template = state.gate.book().automation(source.workspace, &source.automation).record;
     let events = events
         .into_iter()
         .map(|event| {
@@ -186,7 +188,7 @@ fn admit_call(
         })
         .collect();
     AdmitCall {
-        workspace: Workspace::DEFAULT,
+        workspace: source.workspace,
         source: name.to_owned(),
         automation: source.automation.clone(),
         headers: stored_headers(headers),
@@ -211,7 +213,7 @@ async fn keep_unverified(
     reason: String,
 ) {
     let call = UnverifiedCall {
-        workspace: Workspace::DEFAULT,
+        workspace: source.workspace,
         source: name.to_owned(),
         automation: source.automation.clone(),
         headers: stored_headers(headers),
@@ -240,9 +242,10 @@ fn stored_headers(headers: &Headers) -> String {
 /// Runs a stored delivery after its source was mended: verified as of its arrival, its key derived anew.
 pub(crate) async fn release(mut doing: Doing) -> Result<Json, Problem> {
     doing.nothing_else("reason, by")?;
+    doing.caller.may_touch_all()?;
     let state = Arc::clone(&doing.state);
     let row = match doing.subject.parse() {
-        Ok(id) => state.gate.store().delivery(Workspace::DEFAULT, id).await?,
+        Ok(id) => state.gate.store().delivery(doing.caller.workspace, id).await?,
         Err(_) => None,
     };
     let row = row.ok_or_else(|| Problem::not_found("there is no such delivery"))?;

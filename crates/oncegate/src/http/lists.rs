@@ -8,11 +8,11 @@ use oncegate_core::claim::ProcessingState;
 use oncegate_core::inbox::InboxList;
 use oncegate_core::key::IdempotencyKey;
 use oncegate_core::limits;
-use oncegate_store::api::{ClaimView, DeliveryRow, Filter, Page, Workspace};
+use oncegate_store::api::{ClaimView, DeliveryRow, Filter, Page};
 use serde_json::{Map, Value, json};
 
-use super::acts::claim_id;
 use super::answer::Json;
+use super::auth::Caller;
 use super::claims::named;
 use super::input::Fields;
 use super::problem::Problem;
@@ -20,7 +20,6 @@ use super::{AppState, answer};
 
 type Answered = Result<Json, Problem>;
 
-const WORKSPACE: Workspace = Workspace::DEFAULT;
 const ROWS_DEFAULT: u32 = 100;
 
 fn paging(fields: &mut Fields) -> Result<(Option<i64>, u32), Problem> {
@@ -49,7 +48,7 @@ fn page<T>(name: &str, page: Page<T>, show: impl Fn(&T) -> Value) -> Json {
     Json(answer.into())
 }
 
-pub(crate) async fn claims(State(state): State<Arc<AppState>>, uri: Uri) -> Answered {
+pub(crate) async fn claims(State(state): State<Arc<AppState>>, caller: Caller, uri: Uri) -> Answered {
     let mut fields = Fields::query(&uri)?;
     let (before, limit) = paging(&mut fields)?;
     let inbox = match fields.text("inbox")? {
@@ -77,25 +76,25 @@ pub(crate) async fn claims(State(state): State<Arc<AppState>>, uri: Uri) -> Answ
         let automation = automation
             .ok_or_else(|| Problem::field("idempotency_key", "is looked up together with its automation"))?;
         let key = IdempotencyKey::try_from(key.as_str()).map_err(|e| Problem::field("idempotency_key", e))?;
-        let view = match store.find(WORKSPACE, automation, key).await? {
-            Some(id) => store.show(id).await?,
+        let view = match store.find(caller.workspace, automation, key).await? {
+            Some(id) => store.show(id).await?.filter(|view| caller.sees(&view.automation)),
             None => None,
         };
         return Ok(page("claims", Page { rows: view.into_iter().collect(), next: None }, show));
     }
-    let filter = Filter { inbox, state: processing_state, automation, before, limit };
-    Ok(page("claims", store.list(WORKSPACE, filter).await?, show))
+    let only = caller.automations.as_ref().map(|bound| bound.to_vec());
+    let filter = Filter { inbox, state: processing_state, automation, only, before, limit };
+    Ok(page("claims", store.list(caller.workspace, filter).await?, show))
 }
 
-pub(crate) async fn claim(State(state): State<Arc<AppState>>, Path(id): Path<String>) -> Answered {
-    let id = claim_id(&id)?;
-    let store = state.gate.store();
-    let Some(view) = store.show(id).await? else {
-        return Err(Problem::not_found(
-            "there is no such claim; it may have been forgotten after its retention",
-        ));
-    };
-    let flow = state.gate.book().automation(&view.automation).flow;
+pub(crate) async fn claim(
+    State(state): State<Arc<AppState>>,
+    caller: Caller,
+    Path(id): Path<String>,
+) -> Answered {
+    let view = caller.claim(&state, &id).await?;
+    let (id, store) = (view.at(), state.gate.store());
+    let flow = state.gate.book().automation(id.workspace, &view.automation).flow;
     let mut shown = answer::claim(&view, store.now());
     shown["result"] = view.result.as_deref().and_then(|r| serde_json::from_str(r).ok()).unwrap_or_default();
     shown["history"] = json!(store.history(id).await?);
@@ -127,23 +126,30 @@ pub(crate) async fn claim(State(state): State<Arc<AppState>>, Path(id): Path<Str
     Ok(Json(shown))
 }
 
-pub(crate) async fn inbox(State(state): State<Arc<AppState>>) -> Answered {
-    let counts = state.gate.store().counts(WORKSPACE).await?;
+pub(crate) async fn inbox(State(state): State<Arc<AppState>>, caller: Caller) -> Answered {
+    caller.may_touch_all()?;
+    let counts = state.gate.store().counts(caller.workspace).await?;
     let counts: Map<String, Value> =
         counts.into_iter().map(|(list, n)| (list.as_str().to_owned(), n.into())).collect();
     Ok(Json(counts.into()))
 }
 
-pub(crate) async fn rejected(State(state): State<Arc<AppState>>, uri: Uri) -> Answered {
+pub(crate) async fn rejected(State(state): State<Arc<AppState>>, caller: Caller, uri: Uri) -> Answered {
+    caller.may_touch_all()?;
     let mut fields = Fields::query(&uri)?;
     let (before, limit) = paging(&mut fields)?;
     fields.finish("cursor, limit")?;
-    Ok(page("rejected", state.gate.store().rejected(WORKSPACE, before, limit).await?, delivery))
+    Ok(page("rejected", state.gate.store().rejected(caller.workspace, before, limit).await?, delivery))
 }
 
-pub(crate) async fn rejected_one(State(state): State<Arc<AppState>>, Path(id): Path<String>) -> Answered {
+pub(crate) async fn rejected_one(
+    State(state): State<Arc<AppState>>,
+    caller: Caller,
+    Path(id): Path<String>,
+) -> Answered {
+    caller.may_touch_all()?;
     let found = match id.parse() {
-        Ok(id) => state.gate.store().delivery(WORKSPACE, id).await?,
+        Ok(id) => state.gate.store().delivery(caller.workspace, id).await?,
         Err(_) => None,
     };
     let row = found.ok_or_else(|| Problem::not_found("there is no such delivery"))?;
@@ -170,9 +176,10 @@ fn delivery(row: &DeliveryRow) -> Value {
     })
 }
 
-pub(crate) async fn audit(State(state): State<Arc<AppState>>, uri: Uri) -> Answered {
+pub(crate) async fn audit(State(state): State<Arc<AppState>>, caller: Caller, uri: Uri) -> Answered {
+    caller.may_touch_all()?;
     let mut fields = Fields::query(&uri)?;
     let (before, limit) = paging(&mut fields)?;
     fields.finish("cursor, limit")?;
-    Ok(page("audit", state.gate.store().audit(WORKSPACE, before, limit).await?, |row| json!(row)))
+    Ok(page("audit", state.gate.store().audit(caller.workspace, before, limit).await?, |row| json!(row)))
 }

@@ -7,24 +7,31 @@ mod budget;
 mod claims;
 mod connection;
 mod finish;
+mod form;
 mod input;
 mod intake;
 mod lists;
+mod openapi;
 mod problem;
 pub(crate) mod server;
+mod tokens;
+mod upkeep;
 
 use std::collections::HashMap;
-use std::sync::{Arc, RwLock};
+use std::sync::Arc;
 
 use axum::Router;
 use axum::middleware;
 use axum::routing::{get, post};
+use oncegate_core::access::Right;
 use oncegate_core::limits;
 use oncegate_runner::gatekeeper::Gatekeeper;
 use tokio::sync::Semaphore;
 
+use crate::backups::Backups;
 use crate::config::Source;
 use problem::Problem;
+use tokens::KnownTokens;
 
 /// What every handler sees.
 pub(crate) struct AppState {
@@ -32,23 +39,21 @@ pub(crate) struct AppState {
     pub(crate) sources: HashMap<String, Source>,
     /// Where the URLs in answers point to, without a slash at the end.
     pub(crate) base_url: String,
-    tokens: RwLock<HashMap<[u8; 32], String>>,
+    pub(crate) tokens: KnownTokens,
+    pub(crate) backups: Arc<Backups>,
     /// Turns of large bodies, whose check and parsing take a core and memory.
     large_bodies: Arc<Semaphore>,
 }
 
 impl AppState {
-    pub(crate) fn new(gate: Arc<Gatekeeper>, sources: HashMap<String, Source>, base_url: String) -> Self {
+    pub(crate) fn new(
+        gate: Arc<Gatekeeper>,
+        sources: HashMap<String, Source>,
+        base_url: String,
+        backups: Arc<Backups>,
+    ) -> Self {
         let large_bodies = Arc::new(Semaphore::new(limits::LARGE_BODIES_AT_WORK_MAX));
-        Self { gate, sources, base_url, tokens: RwLock::default(), large_bodies }
-    }
-
-    fn known_token(&self, hash: &[u8; 32]) -> Option<String> {
-        self.tokens.read().unwrap_or_else(std::sync::PoisonError::into_inner).get(hash).cloned()
-    }
-
-    fn remember_token(&self, hash: [u8; 32], name: &str) {
-        self.tokens.write().unwrap_or_else(std::sync::PoisonError::into_inner).insert(hash, name.to_owned());
+        Self { gate, sources, base_url, tokens: KnownTokens::default(), backups, large_bodies }
     }
 }
 
@@ -57,9 +62,18 @@ const WRONG_METHOD: &str =
 
 /// Every address this server answers at.
 pub(crate) fn router(state: Arc<AppState>) -> Router {
-    let api = Router::new()
-        .route("/v1/claims", post(claims::claim).get(lists::claims))
+    let with = |right| middleware::from_fn_with_state((Arc::clone(&state), right), auth::require);
+    let claiming = Router::new().route("/v1/claims", post(claims::claim)).route_layer(with(Right::Claim));
+    let reading = Router::new()
+        .route("/v1/claims", get(lists::claims))
         .route("/v1/claims/{id}", get(lists::claim))
+        .route("/v1/inbox", get(lists::inbox))
+        .route("/v1/rejected", get(lists::rejected))
+        .route("/v1/rejected/{id}", get(lists::rejected_one))
+        .route("/v1/audit", get(lists::audit))
+        .route("/v1/recovery", get(upkeep::recovery))
+        .route_layer(with(Right::Read));
+    let acting = Router::new()
         .route("/v1/claims/{id}/reset", post(acts::reset))
         .route("/v1/claims/{id}/run-now", post(acts::run_now))
         .route("/v1/claims/{id}/mark-error", post(acts::mark_error))
@@ -67,21 +81,25 @@ pub(crate) fn router(state: Arc<AppState>) -> Router {
         .route("/v1/claims/{id}/dismiss", post(acts::dismiss))
         .route("/v1/automations/{name}/pause", post(acts::pause))
         .route("/v1/automations/{name}/resume", post(acts::resume))
-        .route("/v1/inbox", get(lists::inbox))
-        .route("/v1/rejected", get(lists::rejected))
-        .route("/v1/rejected/{id}", get(lists::rejected_one))
         .route("/v1/rejected/{id}/release", post(intake::release))
-        .route("/v1/audit", get(lists::audit))
-        .route_layer(middleware::from_fn_with_state(Arc::clone(&state), auth::require_token));
+        .route_layer(with(Right::Act));
+    let upkeep = Router::new()
+        .route("/v1/backup", get(upkeep::backups).post(upkeep::back_up))
+        .route("/v1/recovery/end", post(upkeep::end_recovery))
+        .route_layer(with(Right::Administer));
     // These carry the claim's own token. GET and HEAD never act: link previews and browsers send them.
     let capability = Router::new()
         .route("/v1/claims/{id}/done", post(finish::done))
         .route("/v1/claims/{id}/error", post(finish::error))
         .route("/v1/claims/{id}/heartbeat", post(finish::heartbeat));
     Router::new()
-        .merge(api)
+        .merge(claiming)
+        .merge(reading)
+        .merge(acting)
+        .merge(upkeep)
         .merge(capability)
         .route("/in/{source}", post(intake::deliver))
+        .route("/openapi.json", get(openapi::openapi))
         .route("/healthz", get(async || "ok\n"))
         .method_not_allowed_fallback(async || Problem::method_not_allowed(WRONG_METHOD))
         .fallback(async || Problem::not_found("no page or call has this address"))

@@ -2,6 +2,7 @@
 
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
+use oncegate_core::json::told;
 use oncegate_store::StoreError;
 use serde_json::{Map, Value, json};
 
@@ -39,6 +40,7 @@ codes! {
     missing_credentials = UNAUTHORIZED, "A token is needed";
     invalid_credentials = UNAUTHORIZED, "The token is not known";
     invalid_signature = UNAUTHORIZED, "The signature does not verify";
+    forbidden = FORBIDDEN, "The token may not do this";
     invalid_token = FORBIDDEN, "This token does not belong to this claim";
     not_found = NOT_FOUND, "There is no such thing";
     unknown_source = NOT_FOUND, "There is no such source";
@@ -51,11 +53,13 @@ codes! {
     needs_verified = CONFLICT, "The effect is done";
     nothing_to_do = CONFLICT, "The claim is so already";
     already_running = CONFLICT, "It is running or waiting to run already";
+    payload_removed = CONFLICT, "The payload was removed";
     no_runner = CONFLICT, "oncegate does not hold this work";
     body_too_large = PAYLOAD_TOO_LARGE, "The body is too large";
     unsupported_content_type = UNSUPPORTED_MEDIA_TYPE, "The body's type is not understood";
     invalid_field = UNPROCESSABLE_ENTITY, "A field is missing or wrong";
     store_unavailable = SERVICE_UNAVAILABLE, "The store cannot take this now";
+    backup_failed = SERVICE_UNAVAILABLE, "The backup could not be made";
     overloaded = SERVICE_UNAVAILABLE, "There is no room for this body now";
     internal = INTERNAL_SERVER_ERROR, "A fault in oncegate";
 }
@@ -63,6 +67,8 @@ codes! {
 impl Problem {
     /// A field of the request that is missing or wrong.
     pub(crate) fn field(name: &str, rule: impl std::fmt::Display) -> Self {
+        // It may be as long, and hold what, the caller pleased.
+        let name = told(name);
         Self::invalid_field(format!("{name}: {rule}")).with("field", name)
     }
 

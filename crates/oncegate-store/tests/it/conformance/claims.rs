@@ -232,7 +232,7 @@ async fn a_flow_that_cannot_call_back_is_done_at_its_claim() {
 #[tokio::test]
 async fn answers_for_claims_that_do_not_exist_are_none() {
     for bench in benches() {
-        let id = ClaimId([9; 16]);
+        let id = ours(ClaimId([9; 16]));
         let call = FinishCall {
             id,
             fence: oncegate_core::token::Fence { attempt: 1, generation: 0 },
@@ -268,7 +268,7 @@ async fn a_key_is_found_under_every_spelling_of_its_automation_and_only_byte_for
             let answer = bench.find(WS, automation(spelling), key(text)).await.unwrap();
             // An automation that is known has an id for every key.
             let answer = match answer {
-                Some(id) => bench.show(id).await.unwrap().map(|v| v.claim.id),
+                Some(id) => bench.show(id).await.unwrap().map(|v| v.at()),
                 None => None,
             };
             assert_eq!(answer, found, "{spelling} {text}");
@@ -296,7 +296,7 @@ async fn a_closed_store_refuses_every_call_and_keeps_what_it_answered() {
             }
         }
         assert!(matches!(store.claim(caller("late")).await, Err(StoreError::Closed)));
-        assert!(matches!(store.show(ClaimId([0; 16])).await, Err(StoreError::Closed)));
+        assert!(matches!(store.show(ours(ClaimId([0; 16]))).await, Err(StoreError::Closed)));
         assert!(matches!(store.tick().await, Err(StoreError::Closed)));
         store.close().await;
         drop(store);
@@ -308,19 +308,6 @@ async fn a_closed_store_refuses_every_call_and_keeps_what_it_answered() {
     }
 }
 
-#[tokio::test]
-async fn api_tokens_are_known_by_their_hash() {
-    for bench in benches() {
-        assert!(!bench.has_api_tokens().await.unwrap());
-        bench.add_api_token([1; 32], "admin".into()).await.unwrap();
-        bench.add_api_token([1; 32], "admin".into()).await.unwrap();
-        assert!(bench.has_api_tokens().await.unwrap());
-        assert_eq!(bench.api_token([1; 32]).await.unwrap().as_deref(), Some("admin"));
-        assert_eq!(bench.api_token([2; 32]).await.unwrap(), None);
-    }
-}
-
-/// Renaming never forgets what was done (DESIGN §2); two memories never become one.
 #[tokio::test]
 async fn a_renamed_automation_knows_what_it_did() {
     for bench in benches() {

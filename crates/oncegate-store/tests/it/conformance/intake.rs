@@ -208,7 +208,7 @@ async fn a_rejected_request_that_comes_again_is_counted_on_its_row() {
 #[tokio::test]
 async fn rejected_requests_that_differ_in_anything_wait_each_for_itself() {
     for bench in benches() {
-        bench.add_workspace(Workspace(2));
+        bench.add_workspace(Workspace(2)).await;
         let plain = || request(vec![event("", "a")]);
         let mut why = event("", "a");
         why.identity = Err("submission_id is blank".into());

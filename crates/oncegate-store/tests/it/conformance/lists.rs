@@ -14,7 +14,7 @@ const AUTOMATIONS: [&str; 3] = ["welcome", "hold", "at_claim"];
 /// Drives claims into random states through public calls only.
 struct Storm {
     rng: Rng,
-    ids: Vec<ClaimId>,
+    ids: Vec<ClaimRef>,
     tokens: Vec<Token>,
 }
 
@@ -123,12 +123,12 @@ async fn every_list_holds_exactly_the_claims_that_the_core_puts_there() {
                 bench.reopen().await;
             }
             let everything = bench.all(Filter { limit: 100, ..Filter::default() }).await;
-            let mut expected: BTreeMap<&str, Vec<ClaimId>> = BTreeMap::new();
+            let mut expected: BTreeMap<&str, Vec<ClaimRef>> = BTreeMap::new();
             for view in &everything {
                 let list = list_of(&view.claim, bench.now(), bench.boot());
                 assert_eq!(view.inbox, list, "{:?}", view.claim);
                 if let Some(list) = list {
-                    expected.entry(list.as_str()).or_default().push(view.claim.id);
+                    expected.entry(list.as_str()).or_default().push(view.at());
                     ever.insert(list);
                 }
             }
@@ -137,7 +137,7 @@ async fn every_list_holds_exactly_the_claims_that_the_core_puts_there() {
             for (list, count) in counts {
                 let expected = expected.remove(list.as_str()).unwrap_or_default();
                 let rows = bench.all(Filter { inbox: Some(list), limit: 7, ..Filter::default() }).await;
-                let found: Vec<_> = rows.iter().map(|v| v.claim.id).collect();
+                let found: Vec<_> = rows.iter().map(ClaimView::at).collect();
                 assert_eq!(found, expected, "seed {seed}, round {round}, {}", list.as_str());
                 assert_eq!(count, expected.len() as u64, "seed {seed}, round {round}, {}", list.as_str());
             }
@@ -182,12 +182,12 @@ async fn pages_have_neither_gaps_nor_duplicates_while_rows_are_added() {
         ids.reverse();
         for limit in [1, 5, 22, 23, 24, 500, u32::MAX] {
             let rows = bench.all(Filter { limit, ..Filter::default() }).await;
-            assert_eq!(rows.iter().map(|v| v.claim.id).collect::<Vec<_>>(), ids, "{limit}");
+            assert_eq!(rows.iter().map(ClaimView::at).collect::<Vec<_>>(), ids, "{limit}");
         }
         let first = bench.list(WS, Filter { limit: 10, ..Filter::default() }).await.unwrap();
         bench.ask(caller("new")).await;
         let rest = bench.all(Filter { limit: 10, before: first.next, ..Filter::default() }).await;
-        let read: Vec<_> = first.rows.iter().chain(&rest).map(|v| v.claim.id).collect();
+        let read: Vec<_> = first.rows.iter().chain(&rest).map(ClaimView::at).collect();
         assert_eq!(read, ids);
         assert_eq!(
             bench.list(WS, Filter::default()).await.unwrap().rows.len(),

@@ -9,7 +9,7 @@ use oncegate_core::claim::{Boot, Holder};
 use oncegate_core::decide::{Decision, Request, Start};
 use oncegate_core::fingerprint::Fingerprint;
 use oncegate_core::finish::{Answer, Call, Failed};
-use oncegate_core::key::{AutomationName, ClaimId, IdempotencyKey, RecordName, RunId};
+use oncegate_core::key::{AutomationName, ClaimId, ClaimRef, IdempotencyKey, RecordName, RunId};
 use oncegate_core::policy::{Finish, Jitter, OnStale, Policy};
 use oncegate_core::reset::Act;
 use oncegate_core::time::{Tick, Timestamp};
@@ -20,6 +20,7 @@ use oncegate_store::api::{
 };
 use oncegate_store::clock::{Clock, ManualClock};
 
+mod access;
 pub(crate) mod claims;
 mod finishing;
 mod intake;
@@ -33,8 +34,6 @@ mod workspaces;
 /// What makes stores of one kind. `open` may be called again once the store before it was closed.
 pub(crate) trait Backend: Send + Sync {
     fn open(&self, clock: Arc<dyn Clock>, policies: Arc<dyn PolicyBook>) -> Arc<dyn Store>;
-    /// The trait has no way to make a workspace.
-    fn add_workspace(&self, workspace: Workspace);
 }
 
 /// Each makes an empty place for a store.
@@ -78,7 +77,7 @@ pub(crate) const RUNNER: &str = "runner";
 pub(crate) struct Policies;
 
 impl PolicyBook for Policies {
-    fn policy(&self, automation: &AutomationName) -> Arc<Policy> {
+    fn policy(&self, _workspace: Workspace, automation: &AutomationName) -> Arc<Policy> {
         let mut policy = Policy::default();
         match automation.as_str() {
             "hold" => policy.on_stale = OnStale::Hold,
@@ -98,8 +97,14 @@ impl Bench {
         self.store = Some(self.backend.open(Arc::clone(&self.clock) as _, Arc::new(Policies)));
     }
 
-    pub(crate) fn add_workspace(&self, workspace: Workspace) {
-        self.backend.add_workspace(workspace);
+    /// Makes workspaces until there is this one.
+    pub(crate) async fn add_workspace(&self, workspace: Workspace) {
+        let made = self.store().add_workspace(format!("client {}", workspace.0), "mia".into()).await;
+        assert_eq!(made.unwrap(), (workspace, true));
+    }
+
+    fn store(&self) -> &dyn Store {
+        self.store.as_deref().unwrap()
     }
 
     /// Live time passes: the store ticks all along, as seldom as it may.
@@ -139,22 +144,22 @@ impl Bench {
         self.finish(call).await.unwrap().unwrap().0
     }
 
-    pub(crate) async fn person(&self, id: ClaimId, act: Act) -> Acted {
+    pub(crate) async fn person(&self, id: ClaimRef, act: Act) -> Acted {
         let (reason, actor) = ("looked into it".to_owned(), "mia".to_owned());
         self.act(ActCall { id, act, reason, actor }).await.unwrap()
     }
 
-    pub(crate) async fn seen(&self, id: ClaimId) -> ClaimView {
+    pub(crate) async fn seen(&self, id: ClaimRef) -> ClaimView {
         self.show(id).await.unwrap().unwrap()
     }
 
     /// `kind reason` of every history row.
-    pub(crate) async fn story(&self, id: ClaimId) -> Vec<String> {
+    pub(crate) async fn story(&self, id: ClaimRef) -> Vec<String> {
         let rows = self.history(id).await.unwrap();
         rows.iter().map(|r| format!("{} {}", r.kind, r.reason.as_deref().unwrap_or("-"))).collect()
     }
 
-    pub(crate) async fn due_ids(&self) -> Vec<ClaimId> {
+    pub(crate) async fn due_ids(&self) -> Vec<ClaimRef> {
         self.due(1_000).await.unwrap().iter().map(|d| d.id).collect()
     }
 
@@ -216,7 +221,7 @@ pub(crate) fn caller(text: &str) -> ClaimCall {
 }
 
 /// The runner of this boot claims what it found due.
-pub(crate) fn runner(id: ClaimId, boot: Boot) -> ClaimCall {
+pub(crate) fn runner(id: ClaimRef, boot: Boot) -> ClaimCall {
     let mut call = caller("unused");
     call.target = Target::Id(id);
     call.request.start = Start::Now(Holder::Runner { boot });
@@ -312,4 +317,9 @@ impl Rng {
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         usize::try_from((z ^ (z >> 31)) % n as u64).unwrap()
     }
+}
+
+/// A claim of the default workspace.
+pub(crate) fn ours(id: ClaimId) -> ClaimRef {
+    ClaimRef { workspace: WS, id }
 }

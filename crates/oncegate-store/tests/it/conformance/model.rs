@@ -163,7 +163,7 @@ impl Row {
 #[derive(Default)]
 struct Model {
     rows: BTreeMap<usize, Row>,
-    ids: BTreeMap<usize, ClaimId>,
+    ids: BTreeMap<usize, ClaimRef>,
     tokens: BTreeMap<usize, Vec<Token>>,
     pruned: BTreeMap<usize, Timestamp>,
     first_runs: Vec<(RecordName, &'static str, Timestamp)>,
@@ -176,7 +176,7 @@ impl Model {
         self.tokens.get(&key)?.iter().rev().nth(back).cloned()
     }
 
-    fn facts(&self, key: usize, id: ClaimId, request: &Request, now: Now, boot: Boot) -> Facts {
+    fn facts(&self, key: usize, id: ClaimRef, request: &Request, now: Now, boot: Boot) -> Facts {
         let (of, _) = KEYS[key];
         let claim = self.rows.get(&key).map(|r| r.claim.clone());
         let record = request.record.clone().or(claim.as_ref().and_then(|c| c.record.clone()));
@@ -199,7 +199,7 @@ impl Model {
             && matches!(&claim, Some(Claim { state: State::Processing(Lease { .. }), .. }))
             && others().any(|r| r.run_id == asked && r.ended().is_some_and(|at| at < now.wall.before(HOUR)));
         Facts {
-            id,
+            id: id.id,
             pruned_done_at: self
                 .pruned
                 .get(&key)
@@ -218,10 +218,10 @@ impl Model {
         }
     }
 
-    fn decide(&mut self, key: usize, id: ClaimId, call: &ClaimCall, now: Now, boot: Boot) -> Decision {
+    fn decide(&mut self, key: usize, id: ClaimRef, call: &ClaimCall, now: Now, boot: Boot) -> Decision {
         let (of, _) = KEYS[key];
         let facts = self.facts(key, id, &call.request, now, boot);
-        let policy = Policies.policy(&automation(of));
+        let policy = Policies.policy(WS, &automation(of));
         let Verdict { decision, changes } = decide::decide(&facts, &call.request, &policy, now);
         let Changes { mut claim, record_taken_from, went_stale, first_run, corrected } = changes;
         let starts = matches!(decision, Decision::Run(reason) if reason != decide::RunReason::SameRun);
@@ -233,7 +233,7 @@ impl Model {
         }
         if let Some(taken) = record_taken_from {
             let row = self.rows.values_mut().find(|r| r.claim.id == taken).unwrap();
-            row.claim = row.claim.clone().with_record_taken();
+            row.claim = decide::without_record(row.claim.clone());
         }
         let changed = claim.is_some();
         let expired = match self.rows.get(&key).map(|r| &r.claim.state) {
@@ -276,7 +276,7 @@ impl Model {
     fn finish(&mut self, key: usize, call: &FinishCall, now: Now) -> Option<Answer> {
         let (of, _) = KEYS[key];
         let row = self.rows.get_mut(&key)?;
-        let policy = Policies.policy(&automation(of));
+        let policy = Policies.policy(WS, &automation(of));
         let finished = finish(&row.claim, call.fence, &call.call, &policy, now, call.jitter);
         if let Some(claim) = finished.claim {
             row.put(claim, call.result.clone());
@@ -398,8 +398,8 @@ async fn step(bench: &mut Bench, model: &mut Model, op: &Op) {
         Op::Act { key, act } => {
             let Some(row) = model.rows.get_mut(key) else { return };
             let expected =
-                reset::act(&row.claim, act, &Policies.policy(&automation(KEYS[*key].0)), now, boot);
-            match (bench.person(row.claim.id, act.clone()).await, expected) {
+                reset::act(&row.claim, act, &Policies.policy(WS, &automation(KEYS[*key].0)), now, boot);
+            match (bench.person(ours(row.claim.id), act.clone()).await, expected) {
                 (Acted::Written(view), Ok(claim)) => {
                     assert_eq!(view.claim, claim);
                     row.put(claim, None);
@@ -425,7 +425,7 @@ async fn step(bench: &mut Bench, model: &mut Model, op: &Op) {
         }
         Op::End { key, call, outcome } => {
             let Some(row) = model.rows.get(key) else { return };
-            let (Some((number, fence, _)), id) = (row.steps.get(*call).copied(), row.claim.id) else {
+            let (Some((number, fence, _)), id) = (row.steps.get(*call).copied(), ours(row.claim.id)) else {
                 return;
             };
             let end = StepEnd {
@@ -468,7 +468,7 @@ fn call(model: &Model, bench: &Bench, (key, who, record, payload, correction): A
         Who::Caller(Some(n)) => call = call.under_run(&format!("run{n}")),
         Who::Caller(None) => {}
         Who::Queue => call = call.queued(),
-        Who::Runner => return model.rows.get(&key).map(|row| runner(row.claim.id, bench.boot())),
+        Who::Runner => return model.rows.get(&key).map(|row| runner(ours(row.claim.id), bench.boot())),
     }
     if let Some(n) = record {
         call = call.on(&format!("crm:{n}"));

@@ -25,7 +25,7 @@ impl<'a> Attempt<'a> {
     async fn begin(&self, step: &str) -> Option<i64> {
         let (id, step, target) =
             (self.claimed.id, step.to_owned(), "POST https://crm.test/contacts".to_owned());
-        let idempotency_key = self.bench.secret().step_key(id, &step, 0);
+        let idempotency_key = self.bench.secret().step_key(id.id, &step, 0);
         let begin = StepBegin { id, fence: self.fence(), step, idempotency_key, target };
         self.bench.begin_step(begin).await.unwrap()
     }

@@ -9,7 +9,7 @@ const THEIRS: Workspace = Workspace(2);
 #[tokio::test]
 async fn the_same_key_and_record_are_other_ones_in_another_workspace() {
     for bench in benches() {
-        bench.add_workspace(THEIRS);
+        bench.add_workspace(THEIRS).await;
         let ours = bench.ask(caller("k").on("crm:1").under_run("constant")).await;
         assert_eq!(bench.find(THEIRS, automation("welcome"), key("k")).await.unwrap(), None);
         let theirs = bench.ask(caller("k").within(THEIRS).on("crm:1").under_run("constant")).await;
@@ -17,7 +17,7 @@ async fn the_same_key_and_record_are_other_ones_in_another_workspace() {
         assert_ne!(ours.id, theirs.id);
         for (workspace, id) in [(WS, ours.id), (THEIRS, theirs.id)] {
             let page = bench.list(workspace, Filter { limit: 10, ..Filter::default() }).await.unwrap();
-            assert_eq!(page.rows.iter().map(|v| v.claim.id).collect::<Vec<_>>(), [id]);
+            assert_eq!(page.rows.iter().map(ClaimView::at).collect::<Vec<_>>(), [id]);
         }
         // What ours did long ago says nothing about a run id of theirs.
         bench.say(&ours.token.unwrap(), Call::Done).await;
@@ -32,7 +32,7 @@ async fn the_same_key_and_record_are_other_ones_in_another_workspace() {
 #[tokio::test]
 async fn pausing_lists_and_audit_stay_in_their_workspace() {
     for bench in benches() {
-        bench.add_workspace(THEIRS);
+        bench.add_workspace(THEIRS).await;
         bench.set_paused(WS, automation("welcome"), true, "r".into(), "mia".into()).await.unwrap();
         assert_eq!(bench.answer(caller("k")).await, "stop paused");
         assert_eq!(bench.answer(caller("k").within(THEIRS)).await, "run first");
@@ -61,7 +61,7 @@ async fn a_rejected_event_is_neither_seen_nor_released_from_another_workspace() 
         actor: "mia".into(),
     };
     for bench in benches() {
-        bench.add_workspace(THEIRS);
+        bench.add_workspace(THEIRS).await;
         let [Admitted::Rejected { delivery }] = bench.admit(request(WS, None, None)).await.unwrap()[..]
         else {
             panic!("it has no identity")
@@ -78,8 +78,37 @@ async fn a_rejected_event_is_neither_seen_nor_released_from_another_workspace() 
 async fn a_claim_in_a_workspace_that_does_not_exist_fails_and_leaves_nothing() {
     for bench in benches() {
         assert!(bench.claim(caller("k").within(THEIRS)).await.is_err());
-        bench.add_workspace(THEIRS);
+        bench.add_workspace(THEIRS).await;
         assert_eq!(bench.find(THEIRS, automation("welcome"), key("k")).await.unwrap(), None);
         assert_eq!(bench.answer(caller("k").within(THEIRS)).await, "run first");
+    }
+}
+
+#[tokio::test]
+async fn an_id_or_a_token_of_one_workspace_opens_nothing_in_another() {
+    for bench in benches() {
+        bench.add_workspace(THEIRS).await;
+        let ours = bench.ask(caller("k").with("ours")).await;
+        let (id, fence) = bench.secret().read_token(ours.token.as_ref().unwrap().expose()).unwrap();
+        assert_eq!((id, id.workspace), (ours.id, WS));
+        let stolen = ClaimRef { workspace: THEIRS, id: id.id };
+        assert!(bench.show(stolen).await.unwrap().is_none());
+        assert!(bench.history(stolen).await.unwrap().is_empty());
+        assert!(bench.work(stolen).await.unwrap().is_none());
+        assert!(bench.deliveries(stolen, 10).await.unwrap().is_empty());
+        assert!(matches!(bench.person(stolen, reset()).await, Acted::NotFound));
+        let forged = bench.secret().token(stolen, fence);
+        let (id, fence) = bench.secret().read_token(forged.expose()).unwrap();
+        let call = FinishCall {
+            id,
+            fence,
+            call: Call::Done,
+            jitter: Jitter::NONE,
+            result: None,
+            actor: "holder".into(),
+        };
+        assert!(bench.finish(call).await.unwrap().is_none());
+        assert!(bench.claim(runner(stolen, bench.boot())).await.unwrap().is_none());
+        assert_eq!(bench.say(&ours.token.unwrap(), Call::Done).await, Answer::Accepted);
     }
 }

@@ -54,7 +54,7 @@ async fn each_act_leads_where_it_says_or_refuses_with_the_way_on() {
         let gate = gate().await;
         let claimed = claim_in(&gate, state).await;
         let before = gate.api.show(&claimed.claim_id).await;
-        let acts = gate.api.get("/v1/audit").await.ok()["audit"].as_array().unwrap().len();
+        let acts = gate.api.audit().await.len();
         let said = gate.api.act(act, &claimed.claim_id, &reason(more.clone())).await;
         let name = format!("{act} {more} of {state}");
         match expected {
@@ -79,8 +79,8 @@ async fn each_act_leads_where_it_says_or_refuses_with_the_way_on() {
             Err(code) => {
                 said.problem(409, code);
                 assert_eq!(gate.api.show(&claimed.claim_id).await, before, "{name}: nothing changed");
-                let audit = gate.api.get("/v1/audit").await.ok()["audit"].clone();
-                assert_eq!(audit.as_array().unwrap().len(), acts, "{name}");
+                let audit = gate.api.audit().await;
+                assert_eq!(audit.len(), acts, "{name}");
             }
         }
     }
@@ -170,9 +170,8 @@ async fn pausing_is_audited_once_and_stops_new_runs_only() {
             gate.api.heartbeat(&owner).await.ok();
         }
     }
-    let audit = gate.api.get("/v1/audit").await.ok()["audit"].clone();
-    let rows: Vec<_> =
-        audit.as_array().unwrap().iter().map(|row| (&row["action"], &row["subject"])).collect();
+    let audit = gate.api.audit().await;
+    let rows: Vec<_> = audit.iter().map(|row| (&row["action"], &row["subject"])).collect();
     let story = json!("story");
     assert_eq!(rows, [(&json!("resume"), &story), (&json!("pause"), &story)]);
     assert_eq!(

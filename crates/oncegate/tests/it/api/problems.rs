@@ -130,7 +130,7 @@ async fn acts_say_which_field_is_missing_or_wrong() {
         assert_eq!(gate.api.post(path, &json!({})).await.problem(422, "invalid_field")["field"], "reason");
     }
     assert_eq!(gate.api.show(&owner.claim_id).await["history"].as_array().unwrap().len(), 1);
-    assert_eq!(gate.api.get("/v1/audit").await.ok()["audit"], json!([]));
+    assert!(gate.api.audit().await.is_empty());
 }
 
 #[tokio::test]

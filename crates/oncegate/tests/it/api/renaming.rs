@@ -13,6 +13,6 @@ async fn a_renamed_automation_remembers_under_was() {
         let again = gate.api.claim("tale", "s_1").await;
         assert_eq!(again.is("stop duplicate").claim_id, first.claim_id, "start {start}");
     }
-    let rows = gate.api.get("/v1/audit").await.ok();
-    assert_eq!(rows["audit"].as_array().unwrap().len(), 1, "renamed once: {rows}");
+    let rows = gate.api.audit().await;
+    assert_eq!(rows.len(), 1, "renamed once: {rows:?}");
 }

@@ -206,6 +206,13 @@ impl Client {
         self.get("/v1/rejected").await.ok()["rejected"].as_array().unwrap().clone()
     }
 
+    /// What people did, newest first; not that the first token was made at the start.
+    pub(crate) async fn audit(&self) -> Vec<Value> {
+        let mut rows = self.get("/v1/audit").await.ok()["audit"].as_array().unwrap().clone();
+        rows.retain(|row| row["actor"] != "start");
+        rows
+    }
+
     /// The newest act that was audited.
     pub(crate) async fn last_act(&self) -> Value {
         self.get("/v1/audit?limit=1").await.ok()["audit"][0].clone()
