@@ -61,6 +61,18 @@ pub(super) const DATABASE: &str = "oncegate.db";
 /// What SQLite appends to it for the files that belong together.
 const DATABASE_FILES: [&str; 3] = ["", "-wal", "-shm"];
 
+/// The schema's number as the file's own first page has it, read without opening it as a database (SQLite file format,
+/// "User version number", bytes 60 to 64); 0 if there is none.
+pub(super) fn schema_on_disk(database: &Path) -> i64 {
+    use std::io::Read;
+    let mut head = [0; 64];
+    let read = File::options().read(true).open(database).and_then(|mut file| file.read_exact(&mut head));
+    match (read, head.last_chunk::<4>()) {
+        (Ok(()), Some(number)) => i64::from(u32::from_be_bytes(*number)),
+        _ => 0,
+    }
+}
+
 /// Whether any file of a database is there; a log that was left alone must not meet another database.
 pub(super) fn has_database(database: &Path) -> bool {
     DATABASE_FILES.iter().any(|suffix| with_suffix(database, suffix).exists())

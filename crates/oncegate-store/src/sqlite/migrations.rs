@@ -33,6 +33,14 @@ pub(super) fn not_newer(db: &Connection, path: &Path) -> Result<i64, StoreError>
     }
 }
 
+/// The same, without opening it as a database.
+pub(super) fn not_newer_on_disk(path: &Path) -> Result<(), StoreError> {
+    match super::dir::schema_on_disk(path) {
+        found if found > KNOWN => Err(StoreError::Newer { path: path.to_owned(), found, known: KNOWN }),
+        _ => Ok(()),
+    }
+}
+
 /// Brings the file to the newest schema, after it was copied. `None`: it was new already, or there was nothing in it.
 pub(super) fn migrate(db: &mut Connection, dir: &DataDir, now: Timestamp) -> Result<(), StoreError> {
     let path = dir.database();

@@ -105,6 +105,8 @@ impl SqliteStore {
         let dir = DataDir::open(dir, options.ephemeral)?;
         let path = dir.make_database()?;
         let reading = options.clock.read();
+        // Before SQLite opens it, which may already change a file.
+        migrations::not_newer_on_disk(&path)?;
         let mut db = connect(&path)?;
         migrations::migrate(&mut db, &dir, reading.wall)?;
         let meta = schema_meta::open(&mut db, options.fresh_secret, reading.wall)?;

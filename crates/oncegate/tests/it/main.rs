@@ -13,4 +13,5 @@ mod forward;
 mod harness;
 mod intake;
 mod promises;
+mod restore_drill;
 mod tidy;

@@ -1,0 +1,16 @@
+//! What is done to a store as a whole: copied, restored, upgraded, relieved of old payloads.
+
+mod backups;
+mod payloads;
+mod restores;
+mod upgrades;
+
+use std::path::Path;
+
+use oncegate_store::sqlite::{Backup, Source, back_up};
+
+use crate::conformance::MORNING;
+
+pub(crate) fn copy(data: &Path, to: &Path) -> Backup {
+    back_up(Source::of_data(data), to, MORNING).unwrap()
+}
