@@ -1,5 +1,5 @@
-//! After a restore (DESIGN §7): what the backup says of each claim is old, and what has happened since is not known. What
-//! was open is for a person to judge, what the backup cannot know waits, and no token from the time between fits.
+//! After a restore (DESIGN §7): what the backup says of each claim is old, and what has happened since is not known.
+//! What was open is for a person to judge, what the backup cannot know waits, and no token from between fits.
 
 use serde::{Deserialize, Serialize};
 

@@ -126,8 +126,8 @@ fn dated(text: &str) -> Option<(Timestamp, u32)> {
     (self::stamp(at) == stamp).then_some((at, number))
 }
 
-/// When the nightly backup comes next: at the time of day `at` (UTC), and up to `spread` later, so that a team's gates do
-/// not all begin at once. What was missed is made up at once: a slot that has passed since `last` is due now.
+/// When the nightly backup comes next: at the time of day `at` (UTC) and `spread`, so that a team's gates do not all
+/// begin at once. What was missed is made up at once: a slot that has passed since `last` is due now.
 ///
 /// `spread` is the same on every call of one run of the gate.
 pub fn nightly_due(last: Timestamp, at: Duration, spread: Duration) -> Timestamp {

@@ -1,5 +1,5 @@
-//! Forward-only schema steps. A shipped step is never edited; a file from a later version is refused. Before a file of an
-//! earlier version is changed, it is copied.
+//! Forward-only schema steps. A shipped step is never edited; a file from a later version is refused. Before a file of
+//! an earlier version is changed, it is copied.
 
 use std::path::Path;
 

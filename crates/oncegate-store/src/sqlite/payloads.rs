@@ -32,7 +32,6 @@ pub(super) fn remove(cx: &Context<'_>, limit: u32) -> Result<u64, StoreError> {
 }
 
 /// How many claims were looked at, and how many had something to remove.
-
 fn of_automation(cx: &Context<'_>, automation: i64, cut: i64, limit: u64) -> Result<(u64, u64), StoreError> {
     let mut due = cx.db.prepare_cached(
         "SELECT id, claim_id FROM claims WHERE automation_id = ?1 AND done_at <= ?2 AND done_at IS NOT NULL \

@@ -1,7 +1,6 @@
-//! Room on the disk. Nothing new is taken while there is still some, so that what was taken can be finished: done, error,
-//! reset and the like are written from what is kept free, and from a file that only holds a place.
+//! Room on the disk. Nothing new is taken while there is still some, so that what was taken can be finished: done,
+//! error, reset and the like are written from what is kept free, and from a file that only holds a place.
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use oncegate_core::limits;
@@ -18,6 +17,8 @@ pub(super) struct Room {
     /// The file that holds a place.
     reserve: PathBuf,
     is_held: bool,
+    /// It was given up, and what it was given up for needs what is left of it.
+    is_used: bool,
     /// The size to which the database is bounded, in bytes; `None` is the disk's.
     max_bytes: Option<u64>,
 }
@@ -27,7 +28,7 @@ impl Room {
     pub(super) fn new(dir: &DataDir, max_bytes: Option<u64>) -> Self {
         let directory = dir.path().to_owned();
         let reserve = directory.join("oncegate.reserve");
-        let mut room = Self { directory, reserve, is_held: false, max_bytes };
+        let mut room = Self { directory, reserve, is_held: false, is_used: false, max_bytes };
         room.hold();
         if !room.is_held {
             tracing::warn!(
@@ -64,7 +65,15 @@ impl Room {
         if !self.is_held {
             self.hold();
         }
-        Ok(())
+        match self.is_used {
+            false => Ok(()),
+            true => Err(StoreError::Full(format!(
+                "the disk of {} was full and has {} free: not enough yet to hold the reserve of {} again",
+                self.directory.display(),
+                dir::in_mib(free),
+                dir::in_mib(limits::RESERVE_BYTES)
+            ))),
+        }
     }
 
     /// Frees the place that was held; whether there was one.
@@ -73,6 +82,7 @@ impl Room {
             return false;
         }
         let given = dir::remove(&self.reserve);
+        self.is_used = given;
         if given {
             tracing::error!(
                 "the disk is full: the reserve of {} is used to write down what runs; free some space",
@@ -92,7 +102,7 @@ impl Room {
             return;
         }
         match allocate(&self.reserve) {
-            Ok(()) => self.is_held = true,
+            Ok(()) => (self.is_held, self.is_used) = (true, false),
             Err(error) => {
                 tracing::debug!(%error, "the reserve could not be made");
                 dir::remove(&self.reserve);
@@ -105,7 +115,7 @@ impl Room {
 fn allocate(path: &Path) -> std::io::Result<()> {
     use std::io::Write;
     dir::remove(path);
-    let file: File = dir::private_file(path)?;
+    let file = dir::private_file(path)?;
     match fallocate(&file, FallocateFlags::empty(), 0, limits::RESERVE_BYTES) {
         Ok(()) => {}
         Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => {

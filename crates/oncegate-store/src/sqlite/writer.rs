@@ -181,8 +181,8 @@ fn run(mut connection: Connection, mut room: Room, mut jobs: mpsc::Receiver<Box<
     let _ = connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)");
 }
 
-/// Tries one call by itself, unless that has been done and `failed`; and, if it is urgent and there is no room, once more
-/// with the room that was held for it.
+/// Tries one call by itself, unless that has been done and `failed`; and, if it is urgent and there is no room, once
+/// more with the room that was held for it.
 fn alone(connection: &mut Connection, room: &mut Room, job: Box<dyn Job>, failed: Option<StoreError>) {
     let mut job = [job];
     let mut fate = match failed {

@@ -15,3 +15,4 @@ mod intake;
 mod promises;
 mod restore_drill;
 mod tidy;
+mod upkeep;

@@ -1,6 +1,8 @@
 //! What is done to a store as a whole: copied, restored, upgraded, relieved of old payloads.
+#![expect(clippy::disallowed_methods, reason = "these tests look at the files themselves, and damage them")]
 
 mod backups;
+mod full;
 mod payloads;
 mod restores;
 mod upgrades;

@@ -143,7 +143,8 @@ pub(super) fn previous_release(path: &Path) {
         let (mut names, mut values) = (vec![], vec![]);
         for column in columns.split(", ") {
             let (name, value) = column.split_once(" = ").unwrap();
-            (names.push(name), values.push(value));
+            names.push(name);
+            values.push(value);
         }
         let base =
             [("attempt", "0"), ("generation", "0")].into_iter().filter(|(name, _)| !names.contains(name));
