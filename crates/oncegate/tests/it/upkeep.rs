@@ -103,7 +103,7 @@ async fn a_removed_payload_is_told_and_run_now_is_refused() {
     assert!(problem["detail"].as_str().unwrap().contains("payload_retention"), "{problem}");
     let listed = &gate.api.list("automation=welcome").await[0];
     assert_eq!(listed["payload_removed_at"], claim["payload_removed_at"]);
-    assert_eq!(gate.api.order(&json!({ "order": "o_1" })).await.ok()["status"], "duplicate");
+    assert_eq!(gate.api.order(&json!({ "order": "o_1" })).await.ok()["status"], "already accepted");
     assert_eq!(receiver.requests().len(), 1);
 }
 
