@@ -45,6 +45,9 @@ impl AsRef<Path> for Source {
     }
 }
 
+/// What the name of a copy ends with until it is whole.
+pub(super) const UNFINISHED: &str = ".unfinished";
+
 /// Pages copied at a time, 16 MiB, and the pause between, in which the disk belongs to the writer.
 const PACE: (i32, Duration) = (4_096, Duration::from_millis(5));
 
@@ -62,7 +65,7 @@ pub fn back_up(source: impl AsRef<Path>, target: &Path, now: Timestamp) -> Resul
     dir::make_private(parent).map_err(|e| at(format!("cannot make its directory: {e}")))?;
     let from = open_source(source)?;
     has_room(&from, parent)?;
-    let unfinished = dir::with_suffix(target, ".unfinished");
+    let unfinished = dir::with_suffix(target, UNFINISHED);
     let made = copy(&from, source, &unfinished).and_then(|counted| {
         dir::sync(&unfinished).map_err(|e| at(e.to_string()))?;
         let found = examine(&unfinished)?;
@@ -153,6 +156,7 @@ fn copy(from: &Connection, source: &Path, to: &Path) -> Result<Counted, StoreErr
     let mut into = Connection::open(to).map_err(|e| at(to, &e))?;
     // It is synced once, as a whole, and has a name only afterwards.
     into.pragma_update(None, "synchronous", "OFF")?;
+    into.pragma_update_and_check(None, "journal_mode", "MEMORY", |r| r.get::<_, String>(0))?;
     let copying = backup::Backup::new(from, &mut into).map_err(|e| at(source, &e))?;
     copying.run_to_completion(PACE.0, PACE.1, None).map_err(|e| at(to, &format!("copying failed: {e}")))?;
     drop(copying);

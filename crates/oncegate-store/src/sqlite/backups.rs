@@ -6,7 +6,7 @@ use std::time::Duration;
 use oncegate_core::limits;
 use oncegate_core::time::Timestamp;
 
-use super::backup::Backup;
+use super::backup::{Backup, UNFINISHED};
 use super::dir;
 
 /// Where backups lie.
@@ -90,7 +90,16 @@ impl BackupDir {
         upgrades.pop();
         let cut = made.at.before(limits::UPGRADE_COPY_KEPT_FOR);
         let outlived = upgrades.into_iter().filter(|(at, _)| *at < cut).map(|(_, path)| path);
-        old.chain(outlived).filter(|path| dir::remove(path)).collect()
+        // Left by a gate that was killed; no copy takes a day.
+        let yesterday = made.at.before(Duration::from_secs(24 * 3600));
+        let left = dir::names(&self.path).into_iter().filter(move |name| {
+            let begun = |name: &str| {
+                dated(name.strip_suffix(UNFINISHED)?.strip_suffix(OURS.1)?.strip_prefix(OURS.0)?)
+            };
+            begun(name).is_some_and(|(at, _)| at < yesterday)
+        });
+        let left = left.map(|name| self.path.join(name));
+        old.chain(outlived).chain(left).filter(|path| dir::remove(path)).collect()
     }
 }
 
