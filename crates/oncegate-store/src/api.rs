@@ -22,6 +22,7 @@ use serde::Serialize;
 use crate::StoreError;
 use crate::access::Access;
 pub use crate::deliveries::*;
+use crate::vitals::Vitals;
 
 /// Finds the policy of an automation. The store passes it to the core and never looks inside.
 pub trait PolicyBook: Send + Sync {
@@ -460,6 +461,10 @@ pub trait Store: Access + Send + Sync {
     async fn recovery(&self) -> Result<Option<Recovery>, StoreError>;
     /// A person ends the recovery; `false`: the store is in none. What it parked stays parked.
     async fn end_recovery(&self, reason: String, actor: String) -> Result<bool, StoreError>;
+    /// How the store is doing. Looks at every open claim, so it is not for every request.
+    async fn vitals(&self) -> Result<Vitals, StoreError>;
+    /// Proves that a claim could be written now: writes as much as one needs, and syncs it.
+    async fn probe(&self) -> Result<(), StoreError>;
     /// Finishes what was accepted and closes; later calls fail with [`StoreError::Closed`].
     async fn close(&self);
 }

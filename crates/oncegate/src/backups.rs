@@ -8,7 +8,7 @@ use std::time::Duration;
 use oncegate_core::time::Timestamp;
 use oncegate_store::StoreError;
 use oncegate_store::clock::Clock;
-use oncegate_store::sqlite::{Backup, BackupDir, Source, back_up, newest, nightly_due};
+use oncegate_store::sqlite::{BackupDir, Made, Source, back_up, newest, nightly_due};
 use serde::Serialize;
 use tokio::sync::watch;
 
@@ -128,7 +128,7 @@ impl Backups {
     ///
     /// # Errors
     /// There is no room, the database is damaged, or a file cannot be written. What is there stays.
-    pub async fn make(self: &Arc<Self>) -> Result<Backup, StoreError> {
+    pub async fn make(self: &Arc<Self>) -> Result<Made, StoreError> {
         let _turn = self.turn.lock().await;
         let now = self.clock.read().wall;
         let this = Arc::clone(self);

@@ -6,3 +6,6 @@ pub mod backups;
 pub mod cli;
 pub mod config;
 mod http;
+pub mod metrics;
+#[doc(hidden)]
+pub mod parsers;

@@ -17,7 +17,7 @@ use crate::StoreError;
 
 /// A copy that was made.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
-pub struct Backup {
+pub struct Made {
     /// Where it lies.
     pub path: PathBuf,
     /// When it was begun, by the store's clock.
@@ -55,7 +55,7 @@ const PACE: (i32, Duration) = (4_096, Duration::from_millis(5));
 ///
 /// # Errors
 /// There is no room, the source is damaged or newer, or a file cannot be written. Nothing is left behind then.
-pub fn back_up(source: impl AsRef<Path>, target: &Path, now: Timestamp) -> Result<Backup, StoreError> {
+pub fn back_up(source: impl AsRef<Path>, target: &Path, now: Timestamp) -> Result<Made, StoreError> {
     let source = source.as_ref();
     let at = |message: String| StoreError::Path { path: target.to_owned(), message };
     if target.exists() {
@@ -76,7 +76,7 @@ pub fn back_up(source: impl AsRef<Path>, target: &Path, now: Timestamp) -> Resul
             )));
         }
         let bytes = dir::rename_synced(&unfinished, target).map_err(|e| at(e.to_string()))?;
-        Ok(Backup { path: target.to_owned(), at: now, bytes, claims: counted.claims() })
+        Ok(Made { path: target.to_owned(), at: now, bytes, claims: counted.claims() })
     });
     if made.is_err() {
         dir::remove(&unfinished);

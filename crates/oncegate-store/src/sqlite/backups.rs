@@ -6,7 +6,7 @@ use std::time::Duration;
 use oncegate_core::limits;
 use oncegate_core::time::Timestamp;
 
-use super::backup::{Backup, UNFINISHED};
+use super::backup::{Made, UNFINISHED};
 use super::dir;
 
 /// Where backups lie.
@@ -81,7 +81,7 @@ impl BackupDir {
 
     /// Removes what is more than the newest `keep` backups, now that `made` is whole, and copies made before upgrades
     /// that are older than 30 days and not the newest. Returns what went.
-    pub fn rotate(&self, keep: usize, made: &Backup) -> Vec<PathBuf> {
+    pub fn rotate(&self, keep: usize, made: &Made) -> Vec<PathBuf> {
         let ours = self.ours();
         let extra = ours.len().saturating_sub(keep.max(1));
         // The one that was just made is known to be good, whatever the clock said when the others were.

@@ -2,6 +2,7 @@
 //! as fast as an empty one. The statements are the real ones, overheard on the connection.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use oncegate_core::claim::{Boot, Holder};
@@ -18,11 +19,12 @@ use rusqlite::Connection;
 use rusqlite::trace::{TraceEvent, TraceEventCodes};
 
 use super::transition::Context;
-use super::{intake, migrations, payloads, queries, row, schema_meta, upkeep};
+use super::{intake, migrations, payloads, queries, row, schema_meta, upkeep, vitals};
 use crate::api::{
     ActCall, AdmitCall, AdmitEvent, ClaimCall, DefaultPolicies, Filter, FinishCall, Payload, PolicyBook,
     Release, StepBegin, StepEnd, StepOutcome, Target, UnverifiedCall, Workspace,
 };
+use crate::observer::Journal;
 
 const NOW: Now = Now { wall: Timestamp::from_secs(1_767_607_200), lease: LeaseInstant(0) };
 const BOOT: Boot = Boot(1);
@@ -104,6 +106,7 @@ fn claim_call(key: &str, start: Start) -> ClaimCall {
 fn live_a_life(db: &Connection, secret: &StoreSecret) {
     let policies: Arc<dyn PolicyBook> = Arc::new(DefaultPolicies::default());
     let restores = Arc::default();
+    let journal = Journal::new(Arc::new(()));
     let cx = Context {
         db,
         secret,
@@ -113,6 +116,7 @@ fn live_a_life(db: &Connection, secret: &StoreSecret) {
         clock_is_doubtful: false,
         restores: &restores,
         recovering: false,
+        journal: &journal,
     };
     let caller = || Start::Now(Holder::Caller { run_id: Some(RunId::try_from("run").unwrap()) });
     let held = cx.claim(&claim_call("k", caller())).unwrap().unwrap();
@@ -133,12 +137,13 @@ fn live_a_life(db: &Connection, secret: &StoreSecret) {
     cx.claim(&claim_call("stale", caller())).unwrap();
     let later = Now { lease: LeaseInstant(3_600_000), ..NOW };
     Context { now: later, ..cx }.claim(&claim_call("taker", caller())).unwrap();
+    vitals::probe(db, NOW).unwrap();
     admit(&cx);
     read_all(db);
     let years = Now { wall: NOW.wall.after(std::time::Duration::from_secs(3 * 366 * 86_400)), ..NOW };
     Context { now: NOW, ..cx }.claim(&claim_call("k2", Start::Queue)).unwrap();
     payloads::remove(&Context { now: years, ..cx }, 10).unwrap();
-    upkeep::reap(db, years, 100).unwrap();
+    upkeep::reap(db, years, 100, &journal).unwrap();
 }
 
 fn admit(cx: &Context<'_>) {
@@ -206,6 +211,7 @@ fn read_all(db: &Connection) {
     queries::audit(db, WS, None, 10).unwrap();
     queries::due(db, NOW, BOOT, 10).unwrap();
     upkeep::next_due(db).unwrap();
+    vitals::read(db, Path::new("."), NOW, BOOT).unwrap();
     intake::rejected(db, WS, None, 10).unwrap();
     intake::delivery(db, WS, 1).unwrap();
 }

@@ -7,7 +7,6 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::row::{self, Extra};
 use super::schema_meta::{set_value, value};
-use super::steps;
 use super::transition::Context;
 use crate::StoreError;
 use crate::api::Recovery;
@@ -72,7 +71,12 @@ pub(super) fn begin(db: &Connection, now: Timestamp, backup: &str) -> Result<Rec
         let id = ClaimRef { workspace: Workspace(workspace), id: ClaimId(id) };
         let Some(stored) = row::load(db, id)? else { continue };
         let Some(claim) = recovery::restored(&stored.view.claim, gap, at) else { continue };
-        steps::give_up_in_flight(db, stored.row, at)?;
+        // What was sent without an answer then was never answered, as far as this store will ever know.
+        db.prepare_cached(
+            "UPDATE step_calls SET outcome = 'unknown', finished_at = ?2, \
+             note = 'no answer was written down before the backup' WHERE claim_row = ?1 AND outcome = 'in_flight'",
+        )?
+        .execute(params![stored.row, at.wall.as_millis()])?;
         row::update(db, &secret, &stored, &claim, &Extra::default(), at)?;
         db.prepare_cached(
             "INSERT INTO history (claim_row, at, kind, reason, attempt, actor, note) \

@@ -19,7 +19,7 @@ use super::readers::Readers;
 use super::room::Room;
 use super::transition::{self, Context};
 use super::writer::{Manner, Writer};
-use super::{access, intake, migrations, payloads, queries, recovery, row, schema_meta, upkeep};
+use super::{access, intake, migrations, payloads, queries, recovery, row, schema_meta, upkeep, vitals};
 use crate::StoreError;
 use crate::access::{Access, ApiToken, NewToken, WorkspaceRow};
 use crate::api::{
@@ -28,6 +28,8 @@ use crate::api::{
     Work,
 };
 use crate::clock::{Clock, LeaseClock};
+use crate::observer::{Happened, Journal, Observer};
+use crate::vitals::Vitals;
 
 /// How to open a store.
 #[derive(Clone)]
@@ -60,7 +62,7 @@ pub struct SqliteStore {
     shared: Arc<Shared>,
     writer: Arc<Writer>,
     readers: Readers,
-    _dir: DataDir,
+    dir: DataDir,
 }
 
 struct Shared {
@@ -72,6 +74,9 @@ struct Shared {
     restores: Arc<Restores>,
     /// Until a person ends the recovery, which is never begun while a store is open.
     recovering: AtomicBool,
+    journal: Arc<Journal>,
+    /// One tick at a time: two would find the same clock set back, and move what is due twice.
+    ticking: tokio::sync::Mutex<()>,
 }
 
 impl Shared {
@@ -89,6 +94,7 @@ impl Shared {
             clock_is_doubtful: self.lease.is_doubtful(self.clock.read()),
             restores: &self.restores,
             recovering: self.recovering.load(Ordering::Acquire),
+            journal: &self.journal,
         }
     }
 }
@@ -102,6 +108,18 @@ impl SqliteStore {
     /// # Errors
     /// The directory cannot be used, is locked, is not on a lasting disk, or was written by a newer version.
     pub fn open(dir: &Path, options: &Options) -> Result<Self, StoreError> {
+        Self::open_observed(dir, options, Arc::new(()))
+    }
+
+    /// The same; what is committed is told to `observer`.
+    ///
+    /// # Errors
+    /// Those of [`SqliteStore::open`].
+    pub fn open_observed(
+        dir: &Path,
+        options: &Options,
+        observer: Arc<dyn Observer>,
+    ) -> Result<Self, StoreError> {
         let dir = DataDir::open(dir, options.ephemeral)?;
         let path = dir.make_database()?;
         let reading = options.clock.read();
@@ -124,8 +142,11 @@ impl SqliteStore {
             policies: Arc::clone(&options.policies),
             restores: Arc::new(meta.restores),
             recovering: AtomicBool::new(meta.recovering),
+            journal: Arc::new(Journal::new(observer)),
+            ticking: tokio::sync::Mutex::default(),
         };
-        Ok(Self { shared: Arc::new(shared), writer: Arc::new(Writer::start(db, room)?), readers, _dir: dir })
+        let writer = Writer::start(db, room, Arc::clone(&options.clock), Arc::clone(&shared.journal))?;
+        Ok(Self { shared: Arc::new(shared), writer: Arc::new(writer), readers, dir })
     }
 
     /// What the writer's connection really runs with.
@@ -162,7 +183,7 @@ pub(super) fn connect(path: &Path) -> Result<Connection, StoreError> {
     if mode != "wal" {
         return Err(at(format!("the file system cannot do write-ahead logging (journal mode stays {mode})")));
     }
-    db.pragma_update(None, "synchronous", "FULL")?;
+    be_durable(&db)?;
     db.pragma_update(None, "foreign_keys", true)?;
     // Checkpoints write whole pages in random order; fewer, larger ones cost less than many small ones.
     db.pragma_update(None, "wal_autocheckpoint", 20_000)?;
@@ -171,6 +192,11 @@ pub(super) fn connect(path: &Path) -> Result<Connection, StoreError> {
     db.busy_timeout(std::time::Duration::from_secs(5))?;
     db.set_prepared_statement_cache_capacity(128);
     Ok(db)
+}
+
+/// An `Ok` of the store means synced to disk.
+pub(super) fn be_durable(db: &Connection) -> Result<(), StoreError> {
+    Ok(db.pragma_update(None, "synchronous", "FULL")?)
 }
 
 /// A connection that looks at a file which others may write to.
@@ -363,13 +389,16 @@ impl Store for SqliteStore {
     }
 
     async fn tick(&self) -> Result<(), StoreError> {
+        let _one = self.shared.ticking.lock().await;
         let reading = self.shared.clock.read();
         let ticked = self.shared.lease.tick(reading);
+        let journal = Arc::clone(&self.shared.journal);
         let written = self
             .writer
             .write(Manner::TELLING, move |db| {
                 if !ticked.set_back.is_zero() {
                     upkeep::shift_due(db, ticked.set_back, reading.wall)?;
+                    journal.note(Happened::SetBack(ticked.set_back));
                 }
                 schema_meta::set_clocks(db, ticked.lease, reading.wall)
             })
@@ -390,7 +419,7 @@ impl Store for SqliteStore {
             // What a restored store remembers may be all that is known.
             false if cx.recovering => Ok(0),
             false => {
-                let reaped = upkeep::reap(cx.db, cx.now, limit)?;
+                let reaped = upkeep::reap(cx.db, cx.now, limit, cx.journal)?;
                 Ok(reaped.max(payloads::remove(cx, limit)?))
             }
         })
@@ -405,6 +434,20 @@ impl Store for SqliteStore {
         let ended = self.transact(Manner::URGENT, move |cx| recovery::end(cx, &reason, &actor)).await?;
         self.shared.recovering.store(false, Ordering::Release);
         Ok(ended)
+    }
+
+    async fn vitals(&self) -> Result<Vitals, StoreError> {
+        let (shared, dir) = (Arc::clone(&self.shared), self.dir.path().to_owned());
+        self.readers
+            .read(move |db| {
+                let clock_is_doubtful = shared.lease.is_doubtful(shared.clock.read());
+                Ok(Vitals { clock_is_doubtful, ..vitals::read(db, &dir, shared.now(), shared.boot)? })
+            })
+            .await
+    }
+
+    async fn probe(&self) -> Result<(), StoreError> {
+        self.transact(Manner::ASKING, |cx| vitals::probe(cx.db, cx.now)).await
     }
 
     async fn close(&self) {

@@ -17,6 +17,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use super::row::{self, Extra, Stored};
 use crate::StoreError;
 use crate::api::{ClaimCall, ClaimView, Claimed, FinishCall, Payload, PolicyBook, Target};
+use crate::observer::{self, Journal};
 use crate::transition::claim::{self, Keep, Loaded, Pruned};
 use crate::transition::{Line, Rules, finish};
 
@@ -30,6 +31,8 @@ pub(super) struct Context<'a> {
     pub(super) clock_is_doubtful: bool,
     pub(super) restores: &'a Arc<Restores>,
     pub(super) recovering: bool,
+    /// What to tell whoever counts, once this is committed.
+    pub(super) journal: &'a Journal,
 }
 
 /// Where a new claim would go.
@@ -67,7 +70,7 @@ impl Context<'_> {
         let mut writes = claim::claim(&Rules::CORE, &loaded, call, name, &policy, self.now);
 
         if let (true, Some(stored)) = (writes.give_up_steps, &stored)
-            && super::steps::give_up_in_flight(self.db, stored.row, self.now)?
+            && self.give_up_in_flight(stored.row)?
         {
             writes.steps_were_given_up();
         }
@@ -110,6 +113,9 @@ impl Context<'_> {
             (Decision::Run(_), Some(view)) => Some(self.secret.token(id, view.claim.fence())),
             _ => None,
         };
+        if let Some(counts) = observer::decided(call, &decision, changed) {
+            self.journal.note(counts);
+        }
         Ok(Some(Claimed { decision, view, changed, id, token, now: self.now }))
     }
 
@@ -281,6 +287,7 @@ impl Context<'_> {
             Some(line) => self.history(stored.row, line, &call.actor)?,
             None => {}
         }
+        self.journal.note(observer::finished(&call.call, writes.answer));
         let view = self.view(call.id)?.ok_or_else(|| gone(call.id))?;
         Ok(Some((writes.answer, view)))
     }

@@ -3,7 +3,9 @@
 mod backup;
 mod check;
 mod demo;
+mod doctor;
 mod lab;
+mod logs;
 mod restore;
 mod serve;
 mod upgrade;
@@ -35,6 +37,8 @@ enum Verb {
     Recovery(restore::Recovery),
     /// Bring the file of an earlier version to this one's form, after copying it.
     Upgrade(upgrade::Args),
+    /// Look whether the gate, its disk, its clock and its configuration are well; changes nothing.
+    Doctor(doctor::Args),
     /// See one webhook become one effect while the gate is killed under it (a few seconds).
     Demo(demo::Args),
     /// Parts of the demo and of the tests: a receiver that counts, a sender that repeats.
@@ -63,6 +67,7 @@ pub fn main() -> ExitCode {
                 }
                 (status, told) => return Err((status, told)),
             },
+            Verb::Doctor(args) => doctor::run(&args).await,
             Verb::Demo(args) => demo::run(args).await,
             Verb::Lab(args) => lab::run(args).await,
         };

@@ -33,6 +33,8 @@ pub(super) struct File {
     pub(super) runner: RunnerFile,
     #[serde(default)]
     pub(super) backup: BackupFile,
+    #[serde(default)]
+    pub(super) metrics: MetricsFile,
 }
 
 #[derive(Default, Deserialize)]
@@ -93,6 +95,13 @@ fn time_of_day(text: &str) -> Option<Duration> {
         text.parse::<u64>().ok().filter(|n| plain && *n < below)
     };
     Some(Duration::from_secs(number(hours, 24)? * 3600 + number(minutes, 60)? * 60))
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct MetricsFile {
+    #[serde(default)]
+    pub(super) public: bool,
 }
 
 #[derive(Deserialize)]

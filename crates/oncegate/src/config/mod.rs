@@ -42,6 +42,8 @@ pub struct Config {
     pub concurrency: Option<usize>,
     /// When and where backups are made.
     pub backup: Plan,
+    /// Whether `/metrics` answers without a token.
+    pub metrics_public: bool,
 }
 
 /// One webhook endpoint.
@@ -152,6 +154,7 @@ pub fn parse(text: &str, path: &Path, environment: &dyn Environment) -> Result<C
         allow_private: file.outgoing.allow_private,
         concurrency: file.runner.concurrency.map(|n| n.value),
         backup,
+        metrics_public: file.metrics.public,
     })
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use oncegate::config::{Config, ConfigError, parse};
 
-use crate::harness::{Setup, Vars};
+use crate::harness::{Setup, Vars, mins};
 
 fn read(yaml: &str) -> Result<Config, ConfigError> {
     let vars = [

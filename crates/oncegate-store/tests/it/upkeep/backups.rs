@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use oncegate_core::time::Timestamp;
 use oncegate_store::Store;
-use oncegate_store::sqlite::{Backup, BackupDir, Source, SqliteStore, back_up, newest};
+use oncegate_store::sqlite::{BackupDir, Made, Source, SqliteStore, back_up, newest};
 use rusqlite::Connection;
 
 use super::copy;
@@ -104,7 +104,7 @@ async fn only_old_backups_of_our_own_go_and_never_the_newest() {
     let backups = BackupDir::new(out.path().to_owned());
     assert_eq!(newest(&backups), None);
     let make =
-        |at: Timestamp| -> Backup { back_up(Source::of_data(dir.path()), &backups.next(at), at).unwrap() };
+        |at: Timestamp| -> Made { back_up(Source::of_data(dir.path()), &backups.next(at), at).unwrap() };
     let others = [
         "oncegate-mine.db",
         "oncegate-20260101T030000Z.db.bak",

@@ -9,10 +9,10 @@ mod upgrades;
 
 use std::path::Path;
 
-use oncegate_store::sqlite::{Backup, Source, back_up};
+use oncegate_store::sqlite::{Made, Source, back_up};
 
 use crate::conformance::MORNING;
 
-pub(crate) fn copy(data: &Path, to: &Path) -> Backup {
+pub(crate) fn copy(data: &Path, to: &Path) -> Made {
     back_up(Source::of_data(data), to, MORNING).unwrap()
 }
