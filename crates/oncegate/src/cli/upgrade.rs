@@ -6,6 +6,8 @@ use oncegate_store::StoreError;
 use oncegate_store::clock::{Clock, SystemClock};
 use oncegate_store::sqlite::{self, Schema};
 
+use super::ending::{Exit, Failure};
+
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// The directory of the store.
@@ -18,14 +20,11 @@ pub(super) struct Args {
     check: bool,
 }
 
-/// There is something to do.
+/// There is something to do; the answer of a command that was asked, not its failure.
 const WOULD_UPGRADE: u8 = 3;
-const NOT_FOUND: u8 = 4;
-const REFUSED: u8 = 5;
-const FAILED: u8 = 1;
 
-/// The exit status, and what to say.
-pub(super) async fn run(args: Args) -> (u8, String) {
+/// The exit status.
+pub(super) async fn run(args: Args) -> Result<u8, Failure> {
     let now = SystemClock::new().read().wall;
     let data = args.data.clone();
     let looked = tokio::task::spawn_blocking(move || match args.check {
@@ -34,17 +33,20 @@ pub(super) async fn run(args: Args) -> (u8, String) {
     });
     match looked.await {
         Ok(Ok(Some(schema))) => told(&schema, args.check),
-        Ok(Ok(None)) => (NOT_FOUND, format!("{}: there is no store; `serve` makes one", data.display())),
-        Ok(Err(error @ StoreError::Newer { .. })) => (REFUSED, error.to_string()),
-        Ok(Err(error)) => (FAILED, error.to_string()),
-        Err(error) => (FAILED, error.to_string()),
+        Ok(Ok(None)) => {
+            let message = format!("{}: there is no store; `serve` makes one", data.display());
+            Err(Failure::new(Exit::NotFound, message))
+        }
+        Ok(Err(error @ StoreError::Newer { .. })) => Err(Failure::new(Exit::Refused, error.to_string())),
+        Ok(Err(error)) => Err(error.to_string().into()),
+        Err(error) => Err(error.to_string().into()),
     }
 }
 
-fn told(schema: &Schema, check: bool) -> (u8, String) {
+fn told(schema: &Schema, check: bool) -> Result<u8, Failure> {
     let Schema { found, known, .. } = schema;
     let mib = |bytes: u64| bytes.div_ceil(1024 * 1024);
-    match (schema.needs_upgrade(), check) {
+    let (status, told) = match (schema.needs_upgrade(), check) {
         (false, _) => (0, format!("schema {found}, which is this version's; whole; nothing to do")),
         (true, false) => (0, format!("upgraded from schema {found} to {known}; a copy lies in `backups`")),
         (true, true) => {
@@ -54,7 +56,12 @@ fn told(schema: &Schema, check: bool) -> (u8, String) {
                  start, or by `oncegate upgrade`; {} MiB must be free{free}",
                 mib(schema.needed())
             );
-            (if schema.has_room() { WOULD_UPGRADE } else { FAILED }, text)
+            if !schema.has_room() {
+                return Err(text.into());
+            }
+            (WOULD_UPGRADE, text)
         }
-    }
+    };
+    super::say(told);
+    Ok(status)
 }

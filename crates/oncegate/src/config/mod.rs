@@ -91,6 +91,24 @@ impl std::fmt::Display for ConfigError {
     }
 }
 
+/// Reads the secret that a file holds; relative paths begin where the program was started.
+///
+/// # Errors
+/// The file cannot be read, or is blank.
+pub fn secret_file(path: &str) -> Result<Secret, String> {
+    secrets::Secrets { environment: &ProcessEnvironment, base: Path::new("") }
+        .resolve(&format!("file:{path}"))
+}
+
+/// Reads the body of a sample, as a sender would send it.
+///
+/// # Errors
+/// It cannot be read.
+pub fn sample_file(path: &Path) -> Result<Vec<u8>, String> {
+    #[expect(clippy::disallowed_methods, reason = "this is where files are read")]
+    std::fs::read(path).map_err(|e| format!("the sample {} cannot be read: {e}", path.display()))
+}
+
 /// Reads a file.
 ///
 /// # Errors
