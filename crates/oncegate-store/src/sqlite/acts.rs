@@ -1,6 +1,7 @@
 //! What people do to claims and automations, each with its audit row in the same transaction.
 
 use oncegate_core::key::{AutomationName, Workspace};
+use oncegate_core::reset::{Act, Refusal};
 use rusqlite::params;
 
 use super::row::{self, Extra};
@@ -20,6 +21,10 @@ impl Context<'_> {
             Ok(writes) => writes,
             Err(refusal) => return Ok(Acted::Refused(refusal)),
         };
+        // A caller brings its payload again; our runner has none but the stored one.
+        if matches!(call.act, Act::Reset { .. }) && before.flow && stored.view.payload_removed_at.is_some() {
+            return Ok(Acted::Refused(Refusal::PayloadRemoved));
+        }
         row::update(self.db, self.secret, &stored, &writes.claim, &Extra::default(), self.now)?;
         let line = &writes.line;
         self.history(stored.row, line, &call.actor)?;

@@ -55,6 +55,7 @@ pub(crate) async fn claim(
             record,
             ttl,
             correction: false,
+            dated: None,
         },
         run_url,
         payload: payload.map(|p| {
