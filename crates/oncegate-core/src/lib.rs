@@ -5,6 +5,7 @@
 
 pub mod access;
 pub mod claim;
+pub mod csv_cell;
 pub mod decide;
 pub mod decision;
 pub mod fingerprint;
@@ -12,6 +13,7 @@ pub mod finish;
 pub mod inbox;
 pub mod key;
 pub mod limits;
+pub mod person;
 pub mod policy;
 pub mod reset;
 pub mod secret;

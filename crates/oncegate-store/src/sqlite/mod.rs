@@ -3,9 +3,11 @@
 
 mod access;
 mod acts;
+mod audit;
 mod dir;
 mod intake;
 mod migrations;
+mod person;
 #[cfg(test)]
 mod plans;
 mod queries;
@@ -16,6 +18,7 @@ mod steps;
 mod store;
 mod transition;
 mod upkeep;
+mod workspaces;
 mod writer;
 
 pub use store::{Options, Settings, SqliteStore};

@@ -385,10 +385,14 @@ impl Context<'_> {
         if let Some(id) = known {
             return Ok(id);
         }
-        self.db.execute(
-            "INSERT INTO automations (workspace_id, name, created_at) VALUES (?1, ?2, ?3)",
+        let made = self.db.execute(
+            "INSERT INTO automations (workspace_id, name, created_at) SELECT id, ?2, ?3 FROM workspaces \
+             WHERE id = ?1 AND deleted_at IS NULL",
             params![workspace.0, name.as_str(), self.now.wall.as_millis()],
         )?;
+        if made == 0 {
+            return Err(StoreError::Inconsistent(format!("there is no workspace {}", workspace.0)));
+        }
         Ok(self.db.last_insert_rowid())
     }
 

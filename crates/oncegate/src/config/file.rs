@@ -25,10 +25,23 @@ pub(super) struct File {
     pub(super) sources: Members<SourceFile>,
     #[serde(default, deserialize_with = "members")]
     pub(super) automations: Members<AutomationFile>,
+    #[serde(default, deserialize_with = "members")]
+    pub(super) workspaces: Members<WorkspaceFile>,
+    #[serde(default)]
+    pub(super) trusted_proxies: Vec<Spanned<String>>,
     #[serde(default)]
     pub(super) outgoing: OutgoingFile,
     #[serde(default)]
     pub(super) runner: RunnerFile,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WorkspaceFile {
+    #[serde(default, deserialize_with = "members")]
+    pub(super) sources: Members<SourceFile>,
+    #[serde(default, deserialize_with = "members")]
+    pub(super) automations: Members<AutomationFile>,
 }
 
 #[derive(Default, Deserialize)]

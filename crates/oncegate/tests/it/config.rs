@@ -272,7 +272,7 @@ json:
 ",
     );
     let config = read(&fine).unwrap_or_else(|e| panic!("{e}\n{fine}"));
-    let automation = config.automations.values().next().unwrap();
+    let automation = config.default.automations.values().next().unwrap();
     let told = format!("{:?}", automation.flow);
     assert!(told.contains("Number(-2)") && told.contains("Number(1.5)") && told.contains("Null"), "{told}");
 }
@@ -405,8 +405,8 @@ sources:
 ";
     let config = read(yaml).unwrap_or_else(|e| panic!("{e}"));
     assert_eq!(config.public_url.as_deref(), Some("https://gate.example.com"));
-    assert_eq!((config.sources.len(), config.automations.len(), config.concurrency), (1, 1, Some(8)));
-    assert_eq!(config.sources["hook"].secrets.len(), 2);
+    assert_eq!((config.default.sources.len(), config.default.automations.len(), config.concurrency), (1, 1, Some(8)));
+    assert_eq!(config.default.sources["hook"].secrets.len(), 2);
     assert!(!format!("{config:?}").contains("hook-secret"));
 }
 
