@@ -340,34 +340,4 @@ impl Claim {
             State::None { .. } | State::Done { .. } | State::Error { .. } => None,
         }
     }
-
-    /// Its record was taken by another claim after its lease went stale: the token is void, the claim stays
-    /// `processing` and is listed as stuck.
-    pub fn with_record_taken(mut self) -> Self {
-        self.generation += 1;
-        if let State::Processing(lease) = &mut self.state {
-            lease.holds_record = false;
-        }
-        self
-    }
-
-    /// Starts over as if new: fresh retries, no marks. Numbers never fall, so that no old token holds again.
-    pub(crate) fn reopened(mut self, due: Option<Timestamp>, now: Now) -> Self {
-        self.generation += 1;
-        self.retries_used = 0;
-        self.stale_retries_used = 0;
-        self.resumes_used = 0;
-        self.resets += 1;
-        // Steps that are done stay done, unless all of it is: then nothing would be left to run.
-        if matches!(self.state, State::Done { .. }) {
-            self.steps_since = self.resets;
-            self.progress = Progress::default();
-        }
-        self.state = State::None { due };
-        self.progress.unknown = false;
-        self.open_since = now.wall;
-        self.parked = None;
-        self.dismissed = false;
-        self
-    }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::claim::{Claim, ErrorCause, Holder, Lease, Liveness, Parked, State};
 use crate::limits;
 use crate::policy::{Finish, OnMismatch, OnStale, Policy, show_duration};
+use crate::reset::reopened;
 use crate::time::Now;
 
 pub use crate::decision::*;
@@ -67,7 +68,7 @@ fn known(facts: &Facts, request: &Request, policy: &Policy, now: Now) -> Result<
         && *retain_until <= now.wall
         && !facts.clock_is_doubtful
     {
-        let mut claim = claim.clone().reopened(None, now);
+        let mut claim = reopened(claim.clone(), None, now);
         (claim.fingerprint, claim.record) = (None, None);
         let reason = RunReason::FirstAfterRetention;
         return Ok(Candidate { claim, reason, corrected: false, caller_went_stale: false });
@@ -81,7 +82,7 @@ fn known(facts: &Facts, request: &Request, policy: &Policy, now: Now) -> Result<
             marked.mismatch_at = Some(now.wall);
             return Err(stop(StopReason::PayloadMismatch, None, Some(note), Some(marked)));
         }
-        let mut claim = claim.clone().reopened(None, now);
+        let mut claim = reopened(claim.clone(), None, now);
         claim.mismatch_at = None;
         return Ok(Candidate { claim, reason: RunReason::First, corrected: true, caller_went_stale: false });
     }
@@ -381,6 +382,16 @@ fn run(claim: &mut Claim, reason: RunReason, holder: Holder, request: &Request, 
             holds_record: true,
         }),
     };
+}
+
+/// The other side of [`Changes::record_taken_from`]: the claim whose record was taken after its lease went stale. Its
+/// token is void; it stays `processing` and is listed as stuck.
+pub fn without_record(mut claim: Claim) -> Claim {
+    claim.generation += 1;
+    if let State::Processing(lease) = &mut claim.state {
+        lease.holds_record = false;
+    }
+    claim
 }
 
 fn is_deferred(claim: &Claim) -> bool {

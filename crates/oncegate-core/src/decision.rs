@@ -184,7 +184,7 @@ pub enum Decision {
 pub struct Changes {
     /// The claim's new row, if it changes.
     pub claim: Option<Claim>,
-    /// A stale claim whose record was taken: its tokens are void ([`Claim::with_record_taken`]).
+    /// A stale claim whose record was taken: its tokens are void ([`crate::decide::without_record`]).
     pub record_taken_from: Option<ClaimId>,
     /// A caller of this automation went silent; counts towards [`Facts::stale_streak`].
     pub went_stale: bool,

@@ -1,10 +1,10 @@
 //! What a person may do to a claim: reset it, mark it, say that it happened, dismiss it. Each needs a name and a
 //! reason (checked at the edge), is audited by the store, voids tokens, and keeps history, payload and key.
 
-use crate::claim::{Boot, Claim, ErrorCause, Lease, Liveness, Parked, State};
+use crate::claim::{Boot, Claim, ErrorCause, Lease, Liveness, Parked, Progress, State};
 use crate::finish::cut;
 use crate::policy::Policy;
-use crate::time::Now;
+use crate::time::{Now, Timestamp};
 
 /// What a person wants.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,7 +79,7 @@ pub fn act(claim: &Claim, act: &Act, policy: &Policy, now: Now, boot: Boot) -> R
             }
             confirmed(claim, confirm_holder.as_deref(), now, boot)?;
             let due = (*run_now && claim.flow).then_some(now.wall);
-            let mut reset = claim.clone().reopened(due, now);
+            let mut reset = reopened(claim.clone(), due, now);
             // Until somebody starts it, the effect is missing: nobody calls a no-code tool back by itself, and our own
             // runner waits for the word.
             reset.parked = match (claim.flow, run_now) {
@@ -90,7 +90,7 @@ pub fn act(claim: &Claim, act: &Act, policy: &Policy, now: Now, boot: Boot) -> R
             Ok(reset)
         }
         Act::MarkError { note } => {
-            let mut marked = claim.clone().reopened(None, now);
+            let mut marked = reopened(claim.clone(), None, now);
             let cause = if has_happened(claim) { ErrorCause::MarkedAfterDone } else { ErrorCause::Marked };
             marked.state = State::Error { at: now.wall, due: None, cause, note: cut(note) };
             marked.progress.unknown |= claim.progress.unknown;
@@ -159,7 +159,27 @@ fn dismiss(claim: &Claim, now: Now, boot: Boot) -> Result<Claim, Refusal> {
     if has_happened(claim) {
         return Ok(Claim { dismissed: true, ..looked_at });
     }
-    let mut dismissed = looked_at.reopened(None, now);
+    let mut dismissed = reopened(looked_at, None, now);
     dismissed.dismissed = true;
     Ok(dismissed)
+}
+
+/// Starts a claim over as if new: fresh retries, no marks. Numbers never fall, so that no old token holds again.
+pub fn reopened(mut claim: Claim, due: Option<Timestamp>, now: Now) -> Claim {
+    claim.generation += 1;
+    claim.retries_used = 0;
+    claim.stale_retries_used = 0;
+    claim.resumes_used = 0;
+    claim.resets += 1;
+    // Steps that are done stay done, unless all of it is: then nothing would be left to run.
+    if matches!(claim.state, State::Done { .. }) {
+        claim.steps_since = claim.resets;
+        claim.progress = Progress::default();
+    }
+    claim.state = State::None { due };
+    claim.progress.unknown = false;
+    claim.open_since = now.wall;
+    claim.parked = None;
+    claim.dismissed = false;
+    claim
 }

@@ -12,6 +12,7 @@ mod error;
 pub mod failpoint;
 pub mod person;
 pub mod sqlite;
+pub mod transition;
 
 pub use api::Store;
 pub use error::StoreError;

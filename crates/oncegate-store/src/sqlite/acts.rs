@@ -1,34 +1,29 @@
 //! What people do to claims and automations, each with its audit row in the same transaction.
 
 use oncegate_core::key::{AutomationName, Workspace};
-use oncegate_core::reset::{self, Act};
 use rusqlite::params;
 
 use super::row::{self, Extra};
 use super::transition::{Context, gone};
 use crate::StoreError;
 use crate::api::{ActCall, Acted, Renamed};
+use crate::transition::{Rules, act};
 
 impl Context<'_> {
     /// A person's act, with its audit row.
     pub(super) fn act(&self, call: &ActCall) -> Result<Acted, StoreError> {
         let Some(stored) = row::load(self.db, call.id)? else { return Ok(Acted::NotFound) };
         let policy = self.policies.policy(call.id.workspace, &stored.view.automation);
-        let claim = match reset::act(&stored.view.claim, &call.act, &policy, self.now, self.boot) {
-            Ok(claim) => claim,
+        let before = &stored.view.claim;
+        let writes = match act::act(&Rules::CORE, before, call, &policy, self.now, self.boot) {
+            Ok(writes) => writes,
             Err(refusal) => return Ok(Acted::Refused(refusal)),
         };
-        row::update(self.db, self.secret, &stored, &claim, &Extra::default(), self.now)?;
-        let action = match &call.act {
-            Act::Reset { run_now: true, .. } => "reset_and_run",
-            Act::Reset { run_now: false, .. } => "reset",
-            Act::MarkError { .. } => "mark_error",
-            Act::MarkDone => "mark_done",
-            Act::Dismiss => "dismiss",
-        };
-        let from = stored.view.claim.processing_state().as_str();
-        self.history(stored.row, action, Some(from), claim.attempt, &call.actor, Some(&call.reason))?;
-        self.audit(call.id.workspace, &call.actor, action, &call.id.to_string(), &call.reason, Some(from))?;
+        row::update(self.db, self.secret, &stored, &writes.claim, &Extra::default(), self.now)?;
+        let line = &writes.line;
+        self.history(stored.row, line, &call.actor)?;
+        let subject = call.id.to_string();
+        self.audit(call.id.workspace, &call.actor, line.kind, &subject, &call.reason, line.reason)?;
         Ok(Acted::Written(Box::new(self.view(call.id)?.ok_or_else(|| gone(call.id))?)))
     }
 

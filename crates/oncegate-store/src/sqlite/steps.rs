@@ -1,19 +1,19 @@
 //! Step memory: one row per call, written before it is sent.
 
-use oncegate_core::claim::{Claim, State};
 use oncegate_core::time::Now;
 use rusqlite::{Connection, Row, params};
 
-use super::row::{self, Extra, Stored, ts};
+use super::row::{self, Extra, ts};
 use super::transition::Context;
 use crate::StoreError;
 use crate::api::{StepBegin, StepCall, StepEnd, StepOutcome};
+use crate::transition::step;
 
 impl Context<'_> {
     /// `None`: the attempt no longer holds, so nothing may be sent.
-    pub(super) fn begin_step(&self, step: &StepBegin) -> Result<Option<i64>, StoreError> {
-        let Some(stored) = row::load(self.db, step.id)? else { return Ok(None) };
-        if !holds(&stored, step.fence) {
+    pub(super) fn begin_step(&self, begin: &StepBegin) -> Result<Option<i64>, StoreError> {
+        let Some(stored) = row::load(self.db, begin.id)? else { return Ok(None) };
+        if !step::holds(&stored.view.claim, begin.fence) {
             return Ok(None);
         }
         self.db
@@ -23,11 +23,11 @@ impl Context<'_> {
             )?
             .execute(params![
                 stored.row,
-                step.step,
-                step.fence.attempt,
+                begin.step,
+                begin.fence.attempt,
                 stored.view.claim.resets,
-                step.idempotency_key,
-                step.target,
+                begin.idempotency_key,
+                begin.target,
                 self.now.wall.as_millis(),
             ])?;
         Ok(Some(self.db.last_insert_rowid()))
@@ -52,42 +52,21 @@ impl Context<'_> {
                 end.note,
                 self.now.wall.as_millis(),
             ])?;
-        let holds = holds(&stored, end.fence);
+        let before = &stored.view.claim;
+        let holds = step::holds(before, end.fence);
         if learnt == 0 {
             return Ok(holds);
         }
-        let mut claim = stored.view.claim.clone();
-        if end.outcome == StepOutcome::Succeeded {
-            claim.progress.succeeded = true;
-            claim.resumes_used = 0;
+        let some_unknown = step::asks_for_unknown(before, end.outcome) && has_unknown(self.db, stored.row)?;
+        let writes = step::ended(before, end, some_unknown, self.now);
+        if let Some(line) = &writes.late {
+            self.late(stored.row, line, "runner")?;
         }
-        claim.progress.unknown = match end.outcome {
-            StepOutcome::Unknown => true,
-            _ => claim.progress.unknown && has_unknown(self.db, stored.row)?,
-        };
-        if holds {
-            self.restart_lease(&mut claim);
-        } else if end.fence != claim.fence() && end.outcome != StepOutcome::Failed {
-            claim.late_at = claim.late_at.or(Some(self.now.wall));
-            let note =
-                format!("a step of attempt {} was answered after the claim was lost", end.fence.attempt);
-            self.late(stored.row, "step", end.fence.attempt, "runner", &note)?;
-        }
-        if claim != stored.view.claim {
-            row::update(self.db, self.secret, &stored, &claim, &Extra::default(), self.now)?;
+        if let Some(claim) = &writes.claim {
+            row::update(self.db, self.secret, &stored, claim, &Extra::default(), self.now)?;
         }
         Ok(holds)
     }
-
-    fn restart_lease(&self, claim: &mut Claim) {
-        if let State::Processing(lease) = &mut claim.state {
-            lease.renewed = lease.renewed.max(self.now.lease);
-        }
-    }
-}
-
-fn holds(stored: &Stored, fence: oncegate_core::token::Fence) -> bool {
-    stored.view.claim.fence() == fence && matches!(stored.view.claim.state, State::Processing(_))
 }
 
 /// A new attempt begins: whatever an earlier one sent without hearing back is unknown from now on.

@@ -232,7 +232,7 @@ impl Model {
         }
         if let Some(taken) = record_taken_from {
             let row = self.rows.values_mut().find(|r| r.claim.id == taken).unwrap();
-            row.claim = row.claim.clone().with_record_taken();
+            row.claim = decide::without_record(row.claim.clone());
         }
         let changed = claim.is_some();
         let expired = match self.rows.get(&key).map(|r| &r.claim.state) {

@@ -1,0 +1,43 @@
+//! What a person does to a claim; always with an audit row.
+
+use oncegate_core::claim::{Boot, Claim};
+use oncegate_core::policy::Policy;
+use oncegate_core::reset::{Act, Refusal};
+use oncegate_core::time::Now;
+
+use super::{Line, Rules};
+use crate::api::ActCall;
+
+/// What is written for it.
+#[derive(Clone, Debug)]
+pub struct Writes<'a> {
+    /// The claim's new row.
+    pub claim: Claim,
+    /// The claim's history. Its `kind` is the audit row's action, its `reason` (the state found) the audit's detail.
+    pub line: Line<'a>,
+}
+
+/// Decides a person's act on a claim that exists.
+///
+/// # Errors
+/// It is refused; nothing is written.
+pub fn act<'a>(
+    rules: &Rules,
+    before: &Claim,
+    call: &'a ActCall,
+    policy: &Policy,
+    now: Now,
+    boot: Boot,
+) -> Result<Writes<'a>, Refusal> {
+    let claim = (rules.act)(before, &call.act, policy, now, boot)?;
+    let kind = match &call.act {
+        Act::Reset { run_now: true, .. } => "reset_and_run",
+        Act::Reset { run_now: false, .. } => "reset",
+        Act::MarkError { .. } => "mark_error",
+        Act::MarkDone => "mark_done",
+        Act::Dismiss => "dismiss",
+    };
+    let found = before.processing_state().as_str();
+    let note = Some(call.reason.as_str().into());
+    Ok(Writes { line: Line { kind, reason: Some(found), attempt: claim.attempt, note }, claim })
+}
