@@ -111,6 +111,12 @@ impl WorkspaceName {
     }
 }
 
+impl Default for WorkspaceName {
+    fn default() -> Self {
+        Self(Self::DEFAULT.to_owned())
+    }
+}
+
 impl TryFrom<&str> for WorkspaceName {
     type Error = AccessNameError;
     fn try_from(text: &str) -> Result<Self, AccessNameError> {
@@ -135,6 +141,11 @@ impl fmt::Display for WorkspaceName {
 pub struct TokenName(String);
 
 impl TokenName {
+    /// The name of the token that the start makes.
+    pub fn of_the_start() -> Self {
+        Self("admin".to_owned())
+    }
+
     /// The text, without blanks around it.
     pub fn as_str(&self) -> &str {
         &self.0

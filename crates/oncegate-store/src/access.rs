@@ -217,10 +217,15 @@ pub trait Access: Send + Sync {
     async fn purge(&self) -> Result<bool, StoreError>;
 
     /// What people and tokens did, newest first.
-    async fn audit_of(&self, workspace: Workspace, filter: AuditFilter) -> Result<Page<AuditRow>, StoreError>;
+    async fn audit_of(&self, workspace: Workspace, filter: AuditFilter)
+    -> Result<Page<AuditRow>, StoreError>;
     /// Writes down what was done without writing anything else: exports, refusals.
     async fn note_deeds(&self, workspace: Workspace, deeds: Vec<Deed>) -> Result<(), StoreError>;
     /// Compares what is declared for a workspace with the last start's, keeps it, and writes one audit row with what
     /// was added, changed or removed, which is the answer.
-    async fn note_declared(&self, workspace: Workspace, declared: Declared) -> Result<Vec<String>, StoreError>;
+    async fn note_declared(
+        &self,
+        workspace: Workspace,
+        declared: Declared,
+    ) -> Result<Vec<String>, StoreError>;
 }

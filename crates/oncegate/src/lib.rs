@@ -5,3 +5,8 @@ pub mod app;
 pub mod cli;
 pub mod config;
 mod http;
+
+/// Every address the server answers at: method, path, and the least that a call must bring.
+pub fn routes() -> Vec<(&'static str, &'static str, &'static str)> {
+    http::routes::routes().into_iter().map(|r| (r.method, r.path, r.needs.as_str())).collect()
+}

@@ -111,7 +111,10 @@ impl Context<'_> {
         if known.is_good(self.now.wall) {
             return Ok(Preset::Good(known.id));
         }
-        self.db.execute("UPDATE api_tokens SET revoked_at = NULL, expires_at = NULL WHERE id = ?1", [known.id])?;
+        self.db.execute(
+            "UPDATE api_tokens SET revoked_at = NULL, expires_at = NULL WHERE id = ?1",
+            [known.id],
+        )?;
         let subject = format!("token {}", known.id);
         self.audit(token.workspace, &token.actor, "token_restored", &subject, "", Some(&known.name))?;
         Ok(Preset::Restored(known.id))
@@ -131,7 +134,10 @@ impl Context<'_> {
         };
         // Others that end by themselves would leave nobody soon.
         let lasting = |t: &&ApiToken| {
-            t.role == Role::Admin && t.automations.is_none() && t.revoked_at.is_none() && t.expires_at.is_none()
+            t.role == Role::Admin
+                && t.automations.is_none()
+                && t.revoked_at.is_none()
+                && t.expires_at.is_none()
         };
         let rules = token.role == Role::Admin && token.automations.is_none() && token.is_good(now);
         let others = all.iter().filter(lasting).any(|t| t.id != id);
@@ -225,7 +231,11 @@ impl Access for SqliteStore {
         self.transact(Manner::TELLING, |cx| cx.purge()).await
     }
 
-    async fn audit_of(&self, workspace: Workspace, filter: AuditFilter) -> Result<Page<AuditRow>, StoreError> {
+    async fn audit_of(
+        &self,
+        workspace: Workspace,
+        filter: AuditFilter,
+    ) -> Result<Page<AuditRow>, StoreError> {
         self.readers.read(move |db| audit::read(db, workspace, &filter)).await
     }
 
@@ -238,7 +248,11 @@ impl Access for SqliteStore {
         .await
     }
 
-    async fn note_declared(&self, workspace: Workspace, declared: Declared) -> Result<Vec<String>, StoreError> {
+    async fn note_declared(
+        &self,
+        workspace: Workspace,
+        declared: Declared,
+    ) -> Result<Vec<String>, StoreError> {
         self.transact(Manner::ASKING, move |cx| cx.note_declared(workspace, &declared)).await
     }
 }

@@ -82,10 +82,8 @@ impl Context<'_> {
         declared: &Declared,
     ) -> Result<Vec<String>, StoreError> {
         let name = format!("declared {}", workspace.0);
-        let before: Option<String> = self
-            .db
-            .query_row("SELECT value FROM meta WHERE name = ?1", [&name], |r| r.get(0))
-            .optional()?;
+        let before: Option<String> =
+            self.db.query_row("SELECT value FROM meta WHERE name = ?1", [&name], |r| r.get(0)).optional()?;
         let before: Declared = match before.as_deref().map(serde_json::from_str) {
             None => Declared::new(),
             Some(Ok(before)) => before,

@@ -58,9 +58,8 @@ fn claims(
     after: i64,
     rows: u32,
 ) -> Result<(Vec<ClaimRef>, Option<i64>), StoreError> {
-    let mut statement = db.prepare_cached(
-        "SELECT id, claim_id, workspace_id FROM claims WHERE id > ?1 ORDER BY id LIMIT ?2",
-    )?;
+    let mut statement = db
+        .prepare_cached("SELECT id, claim_id, workspace_id FROM claims WHERE id > ?1 ORDER BY id LIMIT ?2")?;
     let (mut found, mut last) = (vec![], None);
     let mut looked_at = statement.query(params![after, rows])?;
     while let Some(r) = looked_at.next()? {

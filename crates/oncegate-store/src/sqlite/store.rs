@@ -19,8 +19,8 @@ use super::writer::{Manner, Writer};
 use super::{intake, migrations, queries, row, schema_meta, upkeep};
 use crate::StoreError;
 use crate::api::{
-    ActCall, Acted, AdmitCall, Admitted, ClaimCall, ClaimView, Claimed, DeliveryRow, Due, Filter,
-    FinishCall, HistoryRow, Page, PolicyBook, Renamed, StepBegin, StepEnd, Store, UnverifiedCall, Work,
+    ActCall, Acted, AdmitCall, Admitted, ClaimCall, ClaimView, Claimed, DeliveryRow, Due, Filter, FinishCall,
+    HistoryRow, Page, PolicyBook, Renamed, StepBegin, StepEnd, Store, UnverifiedCall, Work,
 };
 use crate::clock::{Clock, LeaseClock};
 

@@ -286,14 +286,19 @@ impl Context<'_> {
         if let Some(id) = known {
             return Ok(id);
         }
-        let made = self.db.execute(
-            "INSERT INTO automations (workspace_id, name, created_at) SELECT id, ?2, ?3 FROM workspaces \
-             WHERE id = ?1 AND deleted_at IS NULL",
-            params![workspace.0, name.as_str(), self.now.wall.as_millis()],
+        // A deleted workspace keeps its row.
+        let is_open: bool = self.db.query_row(
+            "SELECT EXISTS (SELECT 1 FROM workspaces WHERE id = ?1 AND deleted_at IS NULL)",
+            [workspace.0],
+            |r| r.get(0),
         )?;
-        if made == 0 {
+        if !is_open {
             return Err(StoreError::Inconsistent(format!("there is no workspace {}", workspace.0)));
         }
+        self.db.execute(
+            "INSERT INTO automations (workspace_id, name, created_at) VALUES (?1, ?2, ?3)",
+            params![workspace.0, name.as_str(), self.now.wall.as_millis()],
+        )?;
         Ok(self.db.last_insert_rowid())
     }
 

@@ -13,9 +13,8 @@ use crate::access::{DeleteWorkspace, Deleted, Held, WorkspaceRow};
 const WINDOW: i64 = 1_000;
 
 pub(super) fn all(db: &Connection) -> Result<Vec<WorkspaceRow>, StoreError> {
-    let mut statement = db.prepare_cached(
-        "SELECT id, name, created_at FROM workspaces WHERE deleted_at IS NULL ORDER BY id",
-    )?;
+    let mut statement = db
+        .prepare_cached("SELECT id, name, created_at FROM workspaces WHERE deleted_at IS NULL ORDER BY id")?;
     let rows = statement.query_map([], |r| {
         Ok(WorkspaceRow { workspace: Workspace(r.get(0)?), name: r.get(1)?, created_at: ts(r.get(2)?) })
     })?;

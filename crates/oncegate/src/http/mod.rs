@@ -2,91 +2,110 @@
 
 mod acts;
 mod answer;
+pub(crate) mod api_tokens;
+mod audit;
 mod auth;
 mod budget;
 mod claims;
 mod connection;
+mod doors;
+mod dossier;
+mod failures;
 mod finish;
+mod forgetting;
 mod form;
 mod input;
 mod intake;
+mod lines;
 mod lists;
 mod openapi;
+mod peer;
 mod problem;
+pub(crate) mod routes;
 pub(crate) mod server;
 mod tokens;
+mod workspaces;
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use axum::Router;
 use axum::middleware;
-use axum::routing::{get, post};
-use oncegate_core::access::Right;
+use ipnet::IpNet;
+use oncegate_core::key::Workspace;
 use oncegate_core::limits;
 use oncegate_runner::gatekeeper::Gatekeeper;
+use oncegate_store::StoreError;
 use tokio::sync::Semaphore;
 
-use crate::config::Source;
+pub(crate) use doors::Doors;
+use failures::Failures;
 use problem::Problem;
 use tokens::KnownTokens;
 
 /// What every handler sees.
 pub(crate) struct AppState {
     pub(crate) gate: Arc<Gatekeeper>,
-    pub(crate) sources: HashMap<String, Source>,
+    pub(crate) doors: Doors,
     /// Where the URLs in answers point to, without a slash at the end.
     pub(crate) base_url: String,
+    /// Whose word on a caller's address is taken.
+    pub(crate) trusted_proxies: Vec<IpNet>,
+    /// The number of the token that ONCEGATE_ADMIN_TOKEN brought.
+    pub(crate) preset_token: Option<i64>,
     pub(crate) tokens: KnownTokens,
+    failures: Failures,
     /// Turns of large bodies, whose check and parsing take a core and memory.
     large_bodies: Arc<Semaphore>,
 }
 
 impl AppState {
-    pub(crate) fn new(gate: Arc<Gatekeeper>, sources: HashMap<String, Source>, base_url: String) -> Self {
+    pub(crate) fn new(
+        gate: Arc<Gatekeeper>,
+        doors: Doors,
+        base_url: String,
+        trusted_proxies: Vec<IpNet>,
+        preset_token: Option<i64>,
+    ) -> Self {
         let large_bodies = Arc::new(Semaphore::new(limits::LARGE_BODIES_AT_WORK_MAX));
-        Self { gate, sources, base_url, tokens: KnownTokens::default(), large_bodies }
+        let (tokens, failures) = (KnownTokens::default(), Failures::default());
+        Self { gate, doors, base_url, trusted_proxies, preset_token, tokens, failures, large_bodies }
+    }
+
+    /// Writes down when tokens were last used, and the failed authentications that are an hour old, or all of them.
+    ///
+    /// # Errors
+    /// The store's. What was to be written is lost then: it is not worth keeping the server's memory full of it.
+    pub(crate) async fn write_uses(&self, all: bool) -> Result<(), StoreError> {
+        let store = self.gate.store();
+        let used = self.tokens.take_used();
+        if !used.is_empty() {
+            store.touch_tokens(used).await?;
+        }
+        let failed = self.failures.take(store.now().wall, all);
+        if !failed.is_empty() {
+            store.note_deeds(Workspace::DEFAULT, failed).await?;
+        }
+        Ok(())
     }
 }
 
 const WRONG_METHOD: &str =
     "this method does nothing here; the `Allow` header names the one that does, e.g. `curl -X POST`";
 
-/// Every address this server answers at.
+/// Answers at every address of the table.
 pub(crate) fn router(state: Arc<AppState>) -> Router {
-    let with = |right| middleware::from_fn_with_state((Arc::clone(&state), right), auth::require);
-    let claiming = Router::new().route("/v1/claims", post(claims::claim)).route_layer(with(Right::Claim));
-    let reading = Router::new()
-        .route("/v1/claims", get(lists::claims))
-        .route("/v1/claims/{id}", get(lists::claim))
-        .route("/v1/inbox", get(lists::inbox))
-        .route("/v1/rejected", get(lists::rejected))
-        .route("/v1/rejected/{id}", get(lists::rejected_one))
-        .route("/v1/audit", get(lists::audit))
-        .route_layer(with(Right::Read));
-    let acting = Router::new()
-        .route("/v1/claims/{id}/reset", post(acts::reset))
-        .route("/v1/claims/{id}/run-now", post(acts::run_now))
-        .route("/v1/claims/{id}/mark-error", post(acts::mark_error))
-        .route("/v1/claims/{id}/mark-done", post(acts::mark_done))
-        .route("/v1/claims/{id}/dismiss", post(acts::dismiss))
-        .route("/v1/automations/{name}/pause", post(acts::pause))
-        .route("/v1/automations/{name}/resume", post(acts::resume))
-        .route("/v1/rejected/{id}/release", post(intake::release))
-        .route_layer(with(Right::Act));
-    // These carry the claim's own token. GET and HEAD never act: link previews and browsers send them.
-    let capability = Router::new()
-        .route("/v1/claims/{id}/done", post(finish::done))
-        .route("/v1/claims/{id}/error", post(finish::error))
-        .route("/v1/claims/{id}/heartbeat", post(finish::heartbeat));
-    Router::new()
-        .merge(claiming)
-        .merge(reading)
-        .merge(acting)
-        .merge(capability)
-        .route("/in/{source}", post(intake::deliver))
-        .route("/openapi.json", get(openapi::openapi))
-        .route("/healthz", get(async || "ok\n"))
+    let mut router = Router::new();
+    for route in routes::routes() {
+        let handler = match route.needs.bearer() {
+            true => route.handler.route_layer(middleware::from_fn_with_state(
+                (Arc::clone(&state), route.needs),
+                auth::require,
+            )),
+            false => route.handler,
+        };
+        router = router.route(route.path, handler);
+    }
+    router
         .method_not_allowed_fallback(async || Problem::method_not_allowed(WRONG_METHOD))
         .fallback(async || Problem::not_found("no page or call has this address"))
         .with_state(state)

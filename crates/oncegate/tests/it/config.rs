@@ -405,7 +405,10 @@ sources:
 ";
     let config = read(yaml).unwrap_or_else(|e| panic!("{e}"));
     assert_eq!(config.public_url.as_deref(), Some("https://gate.example.com"));
-    assert_eq!((config.default.sources.len(), config.default.automations.len(), config.concurrency), (1, 1, Some(8)));
+    assert_eq!(
+        (config.default.sources.len(), config.default.automations.len(), config.concurrency),
+        (1, 1, Some(8))
+    );
     assert_eq!(config.default.sources["hook"].secrets.len(), 2);
     assert!(!format!("{config:?}").contains("hook-secret"));
 }

@@ -31,7 +31,8 @@ async fn a_token_is_known_by_its_hash_until_it_expires_or_is_revoked() {
         assert!(known.is_good(MORNING) && !known.is_good(MORNING.after(DAY)));
         assert_eq!(bench.token_by_hash([2; 32]).await.unwrap(), None);
 
-        let revoke = async |id| bench.revoke_token(WS, id, false, "leaked".into(), "mia".into()).await.unwrap();
+        let revoke =
+            async |id| bench.revoke_token(WS, id, false, "leaked".into(), "mia".into()).await.unwrap();
         assert_eq!(revoke(id + 1).await, Revoked::Nothing);
         assert_eq!(revoke(id).await, Revoked::Ended);
         assert_eq!(revoke(id).await, Revoked::Nothing, "once");
@@ -73,7 +74,8 @@ async fn tokens_of_one_workspace_are_neither_seen_nor_revoked_from_another() {
 #[tokio::test]
 async fn a_workspace_is_made_once() {
     for bench in benches() {
-        let made = async |name: &str| bench.store().add_workspace(workspace_name(name), "mia".into()).await.unwrap();
+        let made =
+            async |name: &str| bench.store().add_workspace(workspace_name(name), "mia".into()).await.unwrap();
         assert_eq!(made("acme").await, (Workspace(2), true));
         assert_eq!(made("acme").await, (Workspace(2), false));
         assert_eq!(made("default").await, (WS, false));
@@ -133,11 +135,13 @@ async fn the_audit_is_read_by_actor_action_subject_and_time() {
             subject: subject.into(),
             ..Deed::default()
         };
-        bench.note_deeds(WS, vec![deed("mia (token:ops)", "pause", "a"), deed("token:ops", "pause", "b")])
+        bench
+            .note_deeds(WS, vec![deed("mia (token:ops)", "pause", "a"), deed("token:ops", "pause", "b")])
             .await
             .unwrap();
         bench.live(HOUR).await;
-        bench.note_deeds(WS, vec![deed("mia (token:x)", "reset", "a"), deed("token:ops2", "pause", "a")])
+        bench
+            .note_deeds(WS, vec![deed("mia (token:x)", "reset", "a"), deed("token:ops2", "pause", "a")])
             .await
             .unwrap();
         let later = Some(MORNING.after(MINUTE));

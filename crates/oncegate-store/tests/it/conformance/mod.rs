@@ -101,7 +101,10 @@ impl Bench {
 
     /// Makes workspaces until there is this one.
     pub(crate) async fn add_workspace(&self, workspace: Workspace) {
-        let made = self.store().add_workspace(workspace_name(&format!("client-{}", workspace.0)), "mia".into()).await;
+        let made = self
+            .store()
+            .add_workspace(workspace_name(&format!("client-{}", workspace.0)), "mia".into())
+            .await;
         assert_eq!(made.unwrap(), (workspace, true));
     }
 

@@ -41,7 +41,8 @@ async fn a_person_is_found_wherever_it_stands_and_nobody_else_is() {
         bench.ask(with_payload(caller("other"), r#"{"email": "joann@example.com"}"#)).await;
         bench.ask(caller("form:ann@example.com")).await;
         bench.ask(caller("record").on("crm:ann@example.com")).await;
-        bench.ask(ClaimCall { run_url: Some("https://n8n.test/?q=ann%40example.com".into()), ..caller("url") })
+        bench
+            .ask(ClaimCall { run_url: Some("https://n8n.test/?q=ann%40example.com".into()), ..caller("url") })
             .await;
         let held = bench.ask(caller("result")).await;
         let result = r#"{"email": "ann@example.com"}"#;
@@ -53,18 +54,20 @@ async fn a_person_is_found_wherever_it_stands_and_nobody_else_is() {
         let note = "no contact ann@example.com".to_owned();
         bench.say(&held.token.unwrap(), Call::Error { failure: Failed::Final, note }).await;
         bench.person(held.id, reset()).await;
-        bench.keep_unverified(UnverifiedCall {
-            workspace: WS,
-            source: "forms".into(),
-            automation: automation("welcome"),
-            headers: "{}".into(),
-            body: b"email=ann%40example.com".to_vec(),
-            reason: "no".into(),
-        })
-        .await
-        .unwrap();
+        bench
+            .keep_unverified(UnverifiedCall {
+                workspace: WS,
+                source: "forms".into(),
+                automation: automation("welcome"),
+                headers: "{}".into(),
+                body: b"email=ann%40example.com".to_vec(),
+                reason: "no".into(),
+            })
+            .await
+            .unwrap();
         bench.ask(with_payload(caller("theirs").within(Workspace(2)), hers)).await;
-        let names = ["form:ann@example.com", "forms", "note", "payload", "record", "reset since", "result", "url"];
+        let names =
+            ["form:ann@example.com", "forms", "note", "payload", "record", "reset since", "result", "url"];
         assert_eq!(found(&bench, WS, Some(ann())).await, names.map(str::to_owned).into());
         assert_eq!(found(&bench, Workspace(2), Some(ann())).await, ["theirs".to_owned()].into());
         assert_eq!(found(&bench, WS, None).await.len(), names.len() + 1);
