@@ -43,6 +43,19 @@ pub struct Config {
     pub concurrency: Option<usize>,
 }
 
+impl Config {
+    /// Who would declare a source that is named as in its address, and its name there.
+    pub fn declares<'a>(&self, source: &'a str) -> (Option<&Declared>, &'a str) {
+        match source.split_once('/') {
+            None => (Some(&self.default), source),
+            Some((workspace, name)) => {
+                let named = self.workspaces.iter().find(|(known, _)| known.as_str() == workspace);
+                (named.map(|(_, declared)| declared), name)
+            }
+        }
+    }
+}
+
 /// What one workspace declares.
 #[derive(Debug, Default)]
 pub struct Declared {
@@ -95,6 +108,24 @@ impl std::fmt::Display for ConfigError {
             (None, _) => write!(f, "{file}: {}", self.message),
         }
     }
+}
+
+/// Reads the secret that a file holds; relative paths begin where the program was started.
+///
+/// # Errors
+/// The file cannot be read, or is blank.
+pub fn secret_file(path: &str) -> Result<Secret, String> {
+    secrets::Secrets { environment: &ProcessEnvironment, base: Path::new("") }
+        .resolve(&format!("file:{path}"))
+}
+
+/// Reads the body of a sample, as a sender would send it.
+///
+/// # Errors
+/// It cannot be read.
+pub fn sample_file(path: &Path) -> Result<Vec<u8>, String> {
+    #[expect(clippy::disallowed_methods, reason = "this is where files are read")]
+    std::fs::read(path).map_err(|e| format!("the sample {} cannot be read: {e}", path.display()))
 }
 
 /// Reads a file.

@@ -29,7 +29,10 @@ mod workspaces;
 use std::sync::Arc;
 
 use axum::Router;
+use axum::extract::State;
 use axum::middleware;
+use axum::response::Response;
+use http::HeaderValue;
 use ipnet::IpNet;
 use oncegate_core::key::Workspace;
 use oncegate_core::limits;
@@ -39,6 +42,7 @@ use tokio::sync::Semaphore;
 
 pub(crate) use doors::Doors;
 use failures::Failures;
+pub(crate) use intake::identified;
 use problem::Problem;
 use tokens::KnownTokens;
 
@@ -92,6 +96,14 @@ impl AppState {
 const WRONG_METHOD: &str =
     "this method does nothing here; the `Allow` header names the one that does, e.g. `curl -X POST`";
 
+/// The store's clock, in every answer: ages are told by it, not by the reader's own clock.
+async fn stamp(State(state): State<Arc<AppState>>, mut response: Response) -> Response {
+    if let Ok(now) = HeaderValue::from_str(&state.gate.store().now().wall.to_string()) {
+        response.headers_mut().insert("oncegate-time", now);
+    }
+    response
+}
+
 /// Answers at every address of the table.
 pub(crate) fn router(state: Arc<AppState>) -> Router {
     let mut router = Router::new();
@@ -108,5 +120,6 @@ pub(crate) fn router(state: Arc<AppState>) -> Router {
     router
         .method_not_allowed_fallback(async || Problem::method_not_allowed(WRONG_METHOD))
         .fallback(async || Problem::not_found("no page or call has this address"))
+        .layer(middleware::map_response_with_state(Arc::clone(&state), stamp))
         .with_state(state)
 }

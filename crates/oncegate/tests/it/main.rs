@@ -9,6 +9,7 @@
 mod access;
 mod api;
 mod cases;
+mod cli;
 mod config;
 mod forward;
 mod harness;
