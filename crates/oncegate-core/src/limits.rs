@@ -14,7 +14,7 @@ pub const TOKEN_NAME_BYTES_MAX: usize = 100;
 pub const TOKEN_AUTOMATIONS_MAX: usize = 100;
 /// Longest life of a token that ends, counted from now; without an end it lives until it is revoked.
 pub const TOKEN_LIFE_MAX: Duration = Duration::from_secs(10 * 366 * 24 * 3600);
-/// Good and ended tokens of one workspace: each is a row that lists show whole.
+/// Tokens of one workspace that are good at a time: each is a row that lists show whole.
 pub const TOKENS_MAX: usize = 1_000;
 /// Workspaces of one server: each is a row that lists show whole.
 pub const WORKSPACES_MAX: usize = 1_000;

@@ -73,8 +73,11 @@ pub(crate) async fn make(State(state): State<Arc<AppState>>, caller: Caller, req
     fields.finish("name, role, automations, expires_in or expires_at, workspace, by")?;
     reaches_no_further(&caller, automations.as_deref())?;
     let store = state.gate.store();
-    if store.tokens(workspace).await?.len() >= limits::TOKENS_MAX {
-        return Err(Problem::limit_reached(format!("a workspace has {} tokens at most", limits::TOKENS_MAX)));
+    if store.tokens(workspace).await?.iter().filter(|t| t.is_good(now)).count() >= limits::TOKENS_MAX {
+        return Err(Problem::limit_reached(format!(
+            "a workspace has {} good tokens at most; revoke some",
+            limits::TOKENS_MAX
+        )));
     }
     let note = unknown(&state, workspace, automations.as_deref()).await?;
     let token = fresh();

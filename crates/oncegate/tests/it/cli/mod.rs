@@ -2,6 +2,7 @@
 
 mod acting;
 mod exits;
+mod granting;
 mod hostile;
 mod offline;
 mod once;
