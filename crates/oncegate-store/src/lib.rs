@@ -10,9 +10,11 @@ pub mod clock;
 pub mod deliveries;
 mod error;
 pub mod failpoint;
+pub mod observer;
 pub mod person;
 pub mod sqlite;
 pub mod transition;
+pub mod vitals;
 
 pub use api::Store;
 pub use error::StoreError;

@@ -15,12 +15,11 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> Result<(), String> {
     let config = config::load(&args.config, &ProcessEnvironment).map_err(|e| e.to_string())?;
     app::caller(&config).map_err(|e| format!("{}: {e}", args.config.display()))?;
-    let all = || std::iter::once(&config.default).chain(config.workspaces.iter().map(|(_, d)| d));
     super::say(format_args!(
         "{}: fine. {} source(s), {} automation(s){}.",
         args.config.display(),
-        all().map(|d| d.sources.len()).sum::<usize>(),
-        all().map(|d| d.automations.len()).sum::<usize>(),
+        config.all().map(|d| d.sources.len()).sum::<usize>(),
+        config.all().map(|d| d.automations.len()).sum::<usize>(),
         match config.workspaces.len() {
             0 => String::new(),
             n => format!(" in {} workspaces", n + 1),

@@ -4,9 +4,11 @@ mod check;
 mod client;
 mod completions;
 mod demo;
+mod doctor;
 mod ending;
 mod key;
 mod lab;
+mod logs;
 mod serve;
 mod term;
 
@@ -32,6 +34,9 @@ enum Verb {
     /// Check a configuration without starting anything.
     #[command(after_help = "Example:\n  oncegate check --config oncegate.yaml")]
     Check(check::Args),
+    /// Look whether the gate, its disk, its clock and its configuration are well; changes nothing.
+    #[command(after_help = "Example:\n  oncegate doctor")]
+    Doctor(doctor::Args),
     #[command(flatten)]
     Client(client::Verb),
     /// What key a sample would get.
@@ -70,6 +75,7 @@ async fn run(verb: Verb) -> Result<u8, Failure> {
         Verb::Completions(args) => completions::run(&args, Cli::command()),
         Verb::Serve(args) => serve::run(args).await?,
         Verb::Check(args) => check::run(&args)?,
+        Verb::Doctor(args) => doctor::run(&args).await?,
         Verb::Demo(args) => demo::run(args).await?,
         Verb::Lab(args) => lab::run(args).await?,
     }

@@ -33,6 +33,8 @@ pub(super) struct File {
     pub(super) outgoing: OutgoingFile,
     #[serde(default)]
     pub(super) runner: RunnerFile,
+    #[serde(default)]
+    pub(super) metrics: MetricsFile,
 }
 
 #[derive(Deserialize)]
@@ -56,6 +58,13 @@ pub(super) struct OutgoingFile {
 pub(super) struct RunnerFile {
     #[serde(default)]
     pub(super) concurrency: Option<Spanned<usize>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct MetricsFile {
+    #[serde(default)]
+    pub(super) public: bool,
 }
 
 #[derive(Deserialize)]

@@ -41,9 +41,16 @@ pub struct Config {
     pub allow_private: Vec<PrivateAllowance>,
     /// Claims worked on at the same time.
     pub concurrency: Option<usize>,
+    /// Whether `/metrics` answers without a token.
+    pub metrics_public: bool,
 }
 
 impl Config {
+    /// What each workspace declares, the default one first.
+    pub fn all(&self) -> impl Iterator<Item = &Declared> {
+        std::iter::once(&self.default).chain(self.workspaces.iter().map(|(_, declared)| declared))
+    }
+
     /// Who would declare a source that is named as in its address, and its name there.
     pub fn declares<'a>(&self, source: &'a str) -> (Option<&Declared>, &'a str) {
         match source.split_once('/') {
@@ -189,6 +196,7 @@ pub fn parse(text: &str, path: &Path, environment: &dyn Environment) -> Result<C
         trusted_proxies,
         allow_private: file.outgoing.allow_private,
         concurrency: file.runner.concurrency.map(|n| n.value),
+        metrics_public: file.metrics.public,
     })
 }
 

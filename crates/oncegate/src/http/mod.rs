@@ -13,17 +13,19 @@ mod dossier;
 mod failures;
 mod finish;
 mod forgetting;
-mod form;
-mod input;
+pub(crate) mod form;
+mod health;
+pub(crate) mod input;
 mod intake;
 mod lines;
 mod lists;
 mod openapi;
 mod peer;
-mod problem;
+pub(crate) mod problem;
 pub(crate) mod routes;
 pub(crate) mod server;
 mod tokens;
+mod watch;
 mod workspaces;
 
 use std::sync::Arc;
@@ -40,11 +42,15 @@ use oncegate_runner::gatekeeper::Gatekeeper;
 use oncegate_store::StoreError;
 use tokio::sync::Semaphore;
 
+use crate::metrics::Metrics;
 pub(crate) use doors::Doors;
 use failures::Failures;
+pub(crate) use finish::without_controls;
+use health::Health;
 pub(crate) use intake::identified;
 use problem::Problem;
 use tokens::KnownTokens;
+use watch::RequestIds;
 
 /// What every handler sees.
 pub(crate) struct AppState {
@@ -60,6 +66,8 @@ pub(crate) struct AppState {
     failures: Failures,
     /// Turns of large bodies, whose check and parsing take a core and memory.
     large_bodies: Arc<Semaphore>,
+    pub(crate) health: Health,
+    request_ids: RequestIds,
 }
 
 impl AppState {
@@ -69,10 +77,22 @@ impl AppState {
         base_url: String,
         trusted_proxies: Vec<IpNet>,
         preset_token: Option<i64>,
+        metrics: Arc<Metrics>,
     ) -> Self {
         let large_bodies = Arc::new(Semaphore::new(limits::LARGE_BODIES_AT_WORK_MAX));
         let (tokens, failures) = (KnownTokens::default(), Failures::default());
-        Self { gate, doors, base_url, trusted_proxies, preset_token, tokens, failures, large_bodies }
+        Self {
+            gate,
+            doors,
+            base_url,
+            trusted_proxies,
+            preset_token,
+            tokens,
+            failures,
+            large_bodies,
+            health: Health::new(metrics),
+            request_ids: RequestIds::new(),
+        }
     }
 
     /// Writes down when tokens were last used, and the failed authentications that are an hour old, or all of them.
@@ -104,10 +124,11 @@ async fn stamp(State(state): State<Arc<AppState>>, mut response: Response) -> Re
     response
 }
 
-/// Answers at every address of the table.
-pub(crate) fn router(state: Arc<AppState>) -> Router {
+/// Answers at every address of the table. The numbers of `/metrics` tell how much business there is, so they are for
+/// everybody only if somebody said so.
+pub(crate) fn router(state: Arc<AppState>, metrics_public: bool) -> Router {
     let mut router = Router::new();
-    for route in routes::routes() {
+    for route in routes::routes(metrics_public) {
         let handler = match route.needs.bearer() {
             true => route.handler.route_layer(middleware::from_fn_with_state(
                 (Arc::clone(&state), route.needs),
@@ -121,5 +142,6 @@ pub(crate) fn router(state: Arc<AppState>) -> Router {
         .method_not_allowed_fallback(async || Problem::method_not_allowed(WRONG_METHOD))
         .fallback(async || Problem::not_found("no page or call has this address"))
         .layer(middleware::map_response_with_state(Arc::clone(&state), stamp))
+        .layer(middleware::from_fn_with_state(Arc::clone(&state), watch::watch))
         .with_state(state)
 }

@@ -8,7 +8,7 @@ use axum::routing::{MethodFilter, MethodRouter, on};
 use oncegate_core::access::Right;
 
 use super::{
-    AppState, acts, api_tokens, audit, claims, finish, forgetting, intake, lists, openapi, workspaces,
+    AppState, acts, api_tokens, audit, claims, finish, forgetting, health, intake, lists, openapi, workspaces,
 };
 
 /// What a call must bring.
@@ -69,8 +69,13 @@ const ACT: Needs = Needs::Right(Right::Act);
 const ADMINISTER: Needs = Needs::Right(Right::Administer);
 
 /// All of them. What changes something is POST: GET and HEAD never act, because link previews and browsers send them.
-pub(crate) fn routes() -> Vec<Route> {
+pub(crate) fn routes(metrics_public: bool) -> Vec<Route> {
+    let metrics = match metrics_public {
+        true => get("/metrics", Needs::Nothing, health::metrics),
+        false => get("/metrics", READ, health::metrics_for),
+    };
     vec![
+        metrics,
         post("/v1/claims", CLAIM, claims::claim),
         get("/v1/claims", READ, lists::claims),
         get("/v1/claims/{id}", READ, lists::claim),
@@ -102,6 +107,7 @@ pub(crate) fn routes() -> Vec<Route> {
         post("/in/{source}", Needs::Signature, intake::deliver),
         post("/in/{workspace}/{source}", Needs::Signature, intake::deliver_to),
         get("/openapi.json", Needs::Nothing, openapi::openapi),
-        get("/healthz", Needs::Nothing, async || "ok\n"),
+        get("/healthz", Needs::Nothing, health::healthz),
+        get("/readyz", Needs::Nothing, health::readyz),
     ]
 }

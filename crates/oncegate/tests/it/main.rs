@@ -8,11 +8,14 @@
 
 mod access;
 mod api;
+mod bad_input;
 mod cases;
 mod cli;
 mod config;
 mod forward;
 mod harness;
+mod health;
 mod intake;
+mod parsers;
 mod promises;
 mod tidy;

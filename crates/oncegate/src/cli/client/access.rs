@@ -12,6 +12,7 @@ use super::gate::{Asked, Connection};
 #[derive(Debug, clap::Subcommand)]
 pub(in crate::cli) enum Token {
     /// Whose tokens there are, what they may do, and when they were last used.
+    #[command(after_help = "Example:\n  oncegate token list")]
     List(Plain),
     /// Make a token. It is shown this once.
     #[command(after_help = CREATE)]
@@ -30,6 +31,7 @@ Examples:
 #[derive(Debug, clap::Subcommand)]
 pub(in crate::cli) enum Workspace {
     /// Which there are.
+    #[command(after_help = "Example:\n  oncegate workspace list")]
     List(Plain),
     /// Make one.
     #[command(after_help = "Example:\n  oncegate workspace create acme")]

@@ -77,10 +77,13 @@ pub(super) enum Verb {
     )]
     Audit(audit::Args),
     /// API tokens: list, create, revoke.
-    #[command(subcommand)]
+    #[command(
+        subcommand,
+        after_help = "Example:\n  oncegate token create Mia --role operator --expires-in 90d"
+    )]
     Token(access::Token),
     /// Workspaces, one per client or team: list, create, export, delete.
-    #[command(subcommand)]
+    #[command(subcommand, after_help = "Example:\n  oncegate workspace create acme")]
     Workspace(access::Workspace),
     /// Hand out everything that is kept of one person, as JSON lines.
     #[command(after_help = "Example:\n  oncegate person --match email=ann@example.com > ann.jsonl")]

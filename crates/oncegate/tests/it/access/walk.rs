@@ -22,7 +22,8 @@ const WHO: [&str; 9] = [
 /// Method, path, what is asked of the subject (of the automation `other`, in the workspace `default`), and one letter
 /// per row of [`WHO`]. Those who are bound are bound to `shared`; `acme` has come to have an `other` of its own.
 #[rustfmt::skip]
-const TABLE: [(&str, &str, &str); 28] = [
+const TABLE: [(&str, &str, &str); 29] = [
+    ("GET",  "/metrics",                          "-rrr ---- -"),
     ("POST", "/v1/claims",                        "r-rr ---- r"),
     ("GET",  "/v1/claims",                        "-rrr -rrr r"),
     ("GET",  "/v1/claims/{id}",                   "-rrr -??? ?"),
@@ -54,11 +55,12 @@ const TABLE: [(&str, &str, &str); 28] = [
 ];
 
 /// No bearer token is looked at here; other tests knock.
-const OPEN: [(&str, &str); 4] = [
+const OPEN: [(&str, &str); 5] = [
     ("POST", "/in/{source}"),
     ("POST", "/in/{workspace}/{source}"),
     ("GET", "/openapi.json"),
     ("GET", "/healthz"),
+    ("GET", "/readyz"),
 ];
 
 #[test]
