@@ -8,6 +8,7 @@ use super::super::term::text::clean;
 use super::super::term::{Style, age};
 use super::acts::Why;
 use super::gate::{Asked, Connection};
+use super::trouble::Trouble;
 
 #[derive(Debug, clap::Subcommand)]
 pub(in crate::cli) enum Token {
@@ -119,6 +120,16 @@ fn bound(token: &Value) -> String {
     }
 }
 
+/// A refusal that a flag overcomes names the flag.
+fn with_flag(trouble: Trouble, code: &str, flag: &str) -> Failure {
+    let meant = trouble.code() == code;
+    let failure = Failure::from(trouble);
+    match meant {
+        true => failure.hint(format!("if you mean it: the same with {flag}")),
+        false => failure,
+    }
+}
+
 pub(super) async fn token(verb: Token) -> Result<u8, Failure> {
     match verb {
         Token::List(args) => {
@@ -185,7 +196,8 @@ pub(super) async fn token(verb: Token) -> Result<u8, Failure> {
             let gate = args.connection.open()?;
             let mut fields = args.why.fields();
             fields["confirm"] = args.although_last_admin.then_some("last_admin").into();
-            let answer = gate.post(&["v1", "tokens", &args.id.to_string(), "revoke"], &fields).await?;
+            let answer = gate.post(&["v1", "tokens", &args.id.to_string(), "revoke"], &fields).await;
+            let answer = answer.map_err(|e| with_flag(e, "last_admin", "--although-last-admin"))?;
             gate.print(&answer, |_| {
                 let note = answer.body["note"].as_str().map(|note| format!("Note: {}\n", clean(note)));
                 format!("{}: revoked.\n{}", word(&answer.body, "name"), note.unwrap_or_default())
@@ -241,7 +253,8 @@ pub(super) async fn workspace(verb: Workspace) -> Result<u8, Failure> {
             let mut fields = args.why.fields();
             fields["confirm"] = args.confirm.into();
             fields["although_live"] = args.although_live.into();
-            let answer = gate.post(&["v1", "workspaces", &args.name, "delete"], &fields).await?;
+            let answer = gate.post(&["v1", "workspaces", &args.name, "delete"], &fields).await;
+            let answer = answer.map_err(|e| with_flag(e, "still_live", "--although-live"))?;
             gate.print(&answer, |_| {
                 let gone = &answer.body;
                 format!(

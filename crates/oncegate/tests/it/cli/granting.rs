@@ -32,7 +32,8 @@ async fn a_token_is_made_used_listed_and_revoked() {
     assert!(listed.contains("Zap") && listed.contains("welcome") && !listed.contains("oga_"), "{listed}");
     assert_eq!(run(&gate, &["token", "revoke", "2", "--reason", "leaked"]).ok(), "Zap: revoked.\n");
     as_zap(&["claim", "welcome", "k2"]).fails(7);
-    run(&gate, &["token", "revoke", "1", "--reason", "r"]).fails(5);
+    let said = run(&gate, &["token", "revoke", "1", "--reason", "r"]).fails(5);
+    assert!(said.contains("--although-last-admin"), "{said}");
     run(&gate, &["token", "revoke", "99", "--reason", "r"]).fails(4);
     run(&gate, &["token", "create", "x", "--role", "root"]).fails(2);
 }
