@@ -35,7 +35,7 @@ enum Verb {
     #[command(after_help = "Example:\n  oncegate check --config oncegate.yaml")]
     Check(check::Args),
     /// Look whether the gate, its disk, its clock and its configuration are well; changes nothing.
-    #[command(after_help = "Example:\n  oncegate doctor")]
+    #[command(after_help = "Example:\n  oncegate doctor --config oncegate.yaml")]
     Doctor(doctor::Args),
     #[command(flatten)]
     Client(client::Verb),

@@ -18,6 +18,7 @@ use ipnet::IpNet;
 use oncegate_connect::PrivateAllowance;
 use oncegate_core::access::WorkspaceName;
 use oncegate_core::key::AutomationName;
+use oncegate_core::limits;
 use oncegate_core::secret::Secret;
 use oncegate_core::webhook::{FieldPath, Provider, ProviderError};
 use oncegate_runner::book::Automation;
@@ -164,7 +165,10 @@ pub fn parse(text: &str, path: &Path, environment: &dyn Environment) -> Result<C
     if text.trim().is_empty() {
         return Ok(Config::default());
     }
-    let options = serde_saphyr::options! { with_snippet: false };
+    let options = serde_saphyr::options! {
+        with_snippet: false,
+        budget: serde_saphyr::budget! { max_depth: limits::YAML_DEPTH_MAX },
+    };
     let file: file::File = serde_saphyr::from_str_with_options(text, options).map_err(|e| {
         let location = e.location().unwrap_or(serde_saphyr::Location::UNKNOWN);
         let told = sentence::sentence(&e);

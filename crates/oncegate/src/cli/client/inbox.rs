@@ -130,7 +130,7 @@ fn section(page: &mut String, list: &List, now: Timestamp, screen: &Screen) {
         if !row.note.is_empty() {
             line(page, Style::Dim, &row.note);
         }
-        line(page, Style::Cyan, &row.next);
+        line(page, if row.next.starts_with('→') { Style::Cyan } else { Style::Dim }, &row.next);
     }
     let left = list.count.saturating_sub(rows.len());
     if left > 0 {

@@ -179,7 +179,7 @@ fn noted(page: &mut String, screen: &Screen, columns: &[Column], rows: &[Vec<Cel
         page.push_str(&format!("{line}\n"));
         let again = !note.is_empty() && note == said;
         below(page, screen, if again { "the same as before" } else { note }, 6);
-        said = note;
+        said = if note.is_empty() { said } else { note };
     }
 }
 
@@ -268,7 +268,7 @@ fn timeline(page: &mut String, screen: &Screen, claim: &Value) {
         let note = word(&row["note"]);
         let again = !note.is_empty() && note == said;
         below(page, screen, if again { "the same as before" } else { &note }, 14);
-        said = note;
+        said = if note.is_empty() { said } else { note };
     }
 }
 

@@ -134,7 +134,7 @@ async fn signals_are_passed_on_and_the_command_decides() {
     for (key, sent, name) in
         [("k1", Signal::TERM, "TERM"), ("k2", Signal::INT, "INT"), ("k3", Signal::HUP, "HUP")]
     {
-        let script = format!("trap 'exit 7' {name}; echo ready; while :; do sleep 0.05; done");
+        let script = format!("trap 'exit 7' {name}; echo ready; for n in $(seq 600); do sleep 0.05; done");
         let mut child = start(bench.once(key, &[], &script));
         reads(&mut child, "ready");
         signal(&child, sent);
@@ -146,7 +146,7 @@ async fn signals_are_passed_on_and_the_command_decides() {
 #[tokio::test]
 async fn a_killed_wrapper_leaves_a_stuck_claim_and_never_a_second_run() {
     let bench = Bench::new().await;
-    let script = "echo ran >> ran; echo $$ > pid; echo ready; while :; do sleep 0.05; done";
+    let script = "echo ran >> ran; echo $$ > pid; echo ready; for n in $(seq 600); do sleep 0.05; done";
     let mut child = start(bench.once("monday", &[], script));
     reads(&mut child, "ready");
     child.kill().unwrap();
@@ -188,7 +188,7 @@ async fn heartbeats_keep_a_long_command_alive() {
 #[tokio::test]
 async fn who_lost_the_claim_is_asked_to_stop() {
     let bench = Bench::new().await;
-    let script = "trap 'exit 9' TERM; echo ready; while :; do sleep 0.05; done";
+    let script = "trap 'exit 9' TERM; echo ready; for n in $(seq 600); do sleep 0.05; done";
     let mut child = start(bench.once("monday", &["--heartbeat", "1s", "--run-id", "host-a"], script));
     reads(&mut child, "ready");
     let id = bench.claim("monday").await["claim_id"].as_str().unwrap().to_owned();
