@@ -1,6 +1,11 @@
 //! Who may do what: roles of API tokens, and the rights they give.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
+
+use crate::key::is_invisible;
+use crate::limits;
 
 /// What a token is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -74,9 +79,108 @@ impl Right {
     }
 }
 
+/// Why the name of a workspace or of a token was refused; the sentence a user reads after the field's name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AccessNameError {
+    /// It stands in URLs and in the configuration.
+    #[error("must be 1 to {max} lower-case letters, digits, - and _, because it stands in URLs")]
+    Workspace {
+        /// Bytes at most.
+        max: usize,
+    },
+    /// It stands in every line of history and audit.
+    #[error("must be 1 to {max} bytes of visible text in one line")]
+    Token {
+        /// Bytes at most.
+        max: usize,
+    },
+}
+
+/// What people call a workspace, e.g. `acme`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(transparent)]
+pub struct WorkspaceName(String);
+
+impl WorkspaceName {
+    /// The name of the workspace that every store has.
+    pub const DEFAULT: &str = "default";
+
+    /// The text, exactly as accepted.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Default for WorkspaceName {
+    fn default() -> Self {
+        Self(Self::DEFAULT.to_owned())
+    }
+}
+
+impl TryFrom<&str> for WorkspaceName {
+    type Error = AccessNameError;
+    fn try_from(text: &str) -> Result<Self, AccessNameError> {
+        let max = limits::WORKSPACE_BYTES_MAX;
+        let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-_".contains(c);
+        match (1..=max).contains(&text.len()) && text.chars().all(plain) {
+            true => Ok(Self(text.to_owned())),
+            false => Err(AccessNameError::Workspace { max }),
+        }
+    }
+}
+
+impl fmt::Display for WorkspaceName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// What people call a token, e.g. `Zap of the order form`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct TokenName(String);
+
+impl TokenName {
+    /// The name of the token that the start makes.
+    pub fn of_the_start() -> Self {
+        Self("admin".to_owned())
+    }
+
+    /// The text, without blanks around it.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl TryFrom<&str> for TokenName {
+    type Error = AccessNameError;
+    fn try_from(text: &str) -> Result<Self, AccessNameError> {
+        let (max, text) = (limits::TOKEN_NAME_BYTES_MAX, text.trim_matches(is_invisible));
+        let hidden = |c: char| c.is_control() || (is_invisible(c) && c != ' ');
+        match (1..=max).contains(&text.len()) && !text.chars().any(hidden) {
+            true => Ok(Self(text.to_owned())),
+            false => Err(AccessNameError::Token { max }),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_of_workspaces_stand_in_urls_and_those_of_tokens_in_one_line() {
+        for good in ["acme", "client-2", "a_b", "0"] {
+            assert_eq!(WorkspaceName::try_from(good).unwrap().as_str(), good);
+        }
+        for bad in ["", "Acme", "a b", "a/b", "#2", "é", &"x".repeat(65)] {
+            assert!(WorkspaceName::try_from(bad).is_err(), "{bad}");
+        }
+        assert_eq!(TokenName::try_from("  Zap of the form\u{200b} ").unwrap().as_str(), "Zap of the form");
+        for bad in ["", " \u{feff}", "a\nb", "a\u{202e}b", "a\u{7f}", &"x".repeat(101)] {
+            assert!(TokenName::try_from(bad).is_err(), "{bad:?}");
+        }
+    }
 
     #[test]
     fn each_right_has_its_roles() {

@@ -6,6 +6,37 @@ use std::time::Duration;
 pub const KEY_BYTES_MAX: usize = 512;
 /// Longest automation name, in bytes.
 pub const AUTOMATION_BYTES_MAX: usize = 128;
+/// Longest workspace name, in bytes: it stands in URLs and headers.
+pub const WORKSPACE_BYTES_MAX: usize = 64;
+/// Longest token name, in bytes: it stands in every line of history and audit.
+pub const TOKEN_NAME_BYTES_MAX: usize = 100;
+/// Automations that one token may be bound to; who needs more of them needs an unbound token.
+pub const TOKEN_AUTOMATIONS_MAX: usize = 100;
+/// Longest life of a token that ends, counted from now; without an end it lives until it is revoked.
+pub const TOKEN_LIFE_MAX: Duration = Duration::from_secs(10 * 366 * 24 * 3600);
+/// Tokens of one workspace that are good at a time: each is a row that lists show whole.
+pub const TOKENS_MAX: usize = 1_000;
+/// Workspaces of one server: each is a row that lists show whole.
+pub const WORKSPACES_MAX: usize = 1_000;
+/// Failed authentications of one address within [`FAILURES_WINDOW`] that are answered 401; further ones are 429.
+pub const FAILURES_MAX: u32 = 10;
+/// The time in which failed authentications are counted.
+pub const FAILURES_WINDOW: Duration = Duration::from_secs(60);
+/// Longest delay that an address is told after failures; it doubles from 1 s.
+pub const FAILURES_DELAY_MAX: Duration = Duration::from_secs(15 * 60);
+/// Addresses whose failures are known at a time; the one that was silent longest is forgotten first.
+pub const FAILURES_ADDRESSES_MAX: usize = 10_000;
+/// Claims and deliveries looked at in one query of an export or a search: others wait for a reader meanwhile.
+pub const DOSSIERS_PER_QUERY: u32 = 100;
+/// Claims and deliveries forgotten in one transaction: claims of callers wait behind it.
+pub const FORGOTTEN_PER_TRANSACTION: usize = 50;
+/// Shortest value, in characters, that is looked for inside texts (keys, records, notes, URLs): a shorter one would be
+/// found in everybody's.
+pub const PERSON_TEXT_CHARS_MIN: usize = 5;
+/// Fields that a person may be described by.
+pub const PERSON_FIELDS_MAX: usize = 10;
+/// Claims of one person that one call forgets; more of them are not one person's.
+pub const PERSON_CLAIMS_MAX: usize = 10_000;
 /// Longest record name, in bytes, e.g. `hubspot:contacts:ann@example.com`.
 pub const RECORD_BYTES_MAX: usize = 512;
 /// Longest `run_id`, in bytes: execution id + node + item index.

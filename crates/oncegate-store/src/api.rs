@@ -20,8 +20,9 @@ use oncegate_core::token::{Fence, Token};
 use serde::Serialize;
 
 use crate::StoreError;
-use crate::access::Access;
+use crate::access::{Access, AuditFilter};
 pub use crate::deliveries::*;
+use crate::person::Privacy;
 use crate::vitals::Vitals;
 
 /// Finds the policy of an automation. The store passes it to the core and never looks inside.
@@ -366,7 +367,7 @@ pub struct Due {
 
 /// The contract.
 #[async_trait]
-pub trait Store: Access + Send + Sync {
+pub trait Store: Access + Privacy + Send + Sync {
     /// The secret from which ids, tokens and outgoing keys derive.
     fn secret(&self) -> &StoreSecret;
     /// This start of the gate.
@@ -426,12 +427,18 @@ pub trait Store: Access + Send + Sync {
     async fn work(&self, id: ClaimRef) -> Result<Option<Work>, StoreError>;
     /// Claims, newest first.
     async fn list(&self, workspace: Workspace, filter: Filter) -> Result<Page<ClaimView>, StoreError>;
-    /// How many stand in each inbox list.
-    async fn counts(&self, workspace: Workspace) -> Result<Vec<(InboxList, u64)>, StoreError>;
-    /// Deliveries that wait for a person (`rejected`, `unverified`), newest first, without bodies.
+    /// How many stand in each inbox list; of `only` these automations, if given.
+    async fn counts(
+        &self,
+        workspace: Workspace,
+        only: Option<Vec<AutomationName>>,
+    ) -> Result<Vec<(InboxList, u64)>, StoreError>;
+    /// Deliveries that wait for a person (`rejected`, `unverified`), newest first, without bodies; of `only` these
+    /// automations, if given.
     async fn rejected(
         &self,
         workspace: Workspace,
+        only: Option<Vec<AutomationName>>,
         before: Option<i64>,
         limit: u32,
     ) -> Result<Page<DeliveryRow>, StoreError>;
@@ -439,13 +446,15 @@ pub trait Store: Access + Send + Sync {
     async fn deliveries(&self, id: ClaimRef, limit: u32) -> Result<Vec<DeliveryRow>, StoreError>;
     /// One delivery, with its body.
     async fn delivery(&self, workspace: Workspace, id: i64) -> Result<Option<DeliveryRow>, StoreError>;
-    /// What people did, newest first.
+    /// Everything that people did, newest first.
     async fn audit(
         &self,
         workspace: Workspace,
         before: Option<i64>,
         limit: u32,
-    ) -> Result<Page<AuditRow>, StoreError>;
+    ) -> Result<Page<AuditRow>, StoreError> {
+        self.audit_of(workspace, AuditFilter { before, limit, ..AuditFilter::default() }).await
+    }
 
     /// Work that is due or lost its holder, oldest first, not of paused automations.
     async fn due(&self, limit: u32) -> Result<Vec<Due>, StoreError>;

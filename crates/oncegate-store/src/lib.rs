@@ -11,6 +11,7 @@ pub mod deliveries;
 mod error;
 pub mod failpoint;
 pub mod observer;
+pub mod person;
 pub mod sqlite;
 pub mod transition;
 pub mod vitals;

@@ -1,12 +1,13 @@
 //! Puts the parts together: store, gatekeeper, engine, server; and takes them apart again in the right order.
 
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use oncegate_connect::Caller;
-use oncegate_core::access::Role;
+use oncegate_core::access::WorkspaceName;
 use oncegate_core::key::{AutomationName, sha256};
 use oncegate_core::secret::Secret;
 use oncegate_runner::book::Book;
@@ -14,7 +15,7 @@ use oncegate_runner::engine::{self, Engine};
 use oncegate_runner::entropy;
 use oncegate_runner::flow::Action;
 use oncegate_runner::gatekeeper::Gatekeeper;
-use oncegate_store::access::NewToken;
+use oncegate_store::access::{self, Preset};
 use oncegate_store::api::{Recovery, Renamed, Store, Workspace};
 use oncegate_store::clock::Clock;
 use oncegate_store::sqlite::{self, SqliteStore};
@@ -23,9 +24,9 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::backups::Backups;
-use crate::config::Config;
+use crate::config::{Config, Declared};
 pub use crate::http::server::Limits;
-use crate::http::{AppState, router, server};
+use crate::http::{AppState, Doors, api_tokens, router, server};
 use crate::metrics::Metrics;
 
 /// How to start.
@@ -80,6 +81,12 @@ pub enum StartError {
         "ONCEGATE_ADMIN_TOKEN is shorter than 16 characters; choose a longer one, or unset it to have one made"
     )]
     WeakToken,
+    /// The chosen admin token is another one's.
+    #[error(
+        "ONCEGATE_ADMIN_TOKEN is known as a token for something else, and keeps its role; choose a value of its own, \
+         or unset it"
+    )]
+    OtherToken,
 }
 
 /// A gate that runs.
@@ -112,9 +119,9 @@ pub async fn start(options: Options) -> Result<Running, StartError> {
     let caller = caller(&options.config)?;
     let Config {
         public_url,
-        sources,
-        automations,
-        renamed,
+        default,
+        workspaces,
+        trusted_proxies,
         allow_private: _,
         concurrency,
         backup,
@@ -150,10 +157,8 @@ pub async fn start(options: Options) -> Result<Running, StartError> {
     let made_at = store.workspaces().await?.first().map_or_else(|| store.now().wall, |w| w.created_at);
     let random = u32::from_be_bytes(entropy::bytes());
     let backups = Arc::new(Backups::new(&options.data, backup, Arc::clone(&options.clock), made_at, random));
-    let ours = |(name, automation)| ((Workspace::DEFAULT, name), automation);
-    book.declare(automations.into_iter().map(ours).collect());
-    rename(store.as_ref(), renamed).await?;
-    let new_token = first_token(store.as_ref(), options.admin_token.as_ref()).await?;
+    let doors = declare(store.as_ref(), &book, default, workspaces).await?;
+    let (new_token, preset_token) = first_token(store.as_ref(), options.admin_token.as_ref()).await?;
     if public_url.is_none() && !address.ip().is_loopback() {
         tracing::warn!(
             "listening on {address} without `public_url`: the URLs in answers begin with http://{address}, and what \
@@ -171,7 +176,15 @@ pub async fn start(options: Options) -> Result<Running, StartError> {
         },
     );
     let (stop, stopped) = watch::channel(false);
-    let state = Arc::new(AppState::new(Arc::clone(&gate), sources, base_url, metrics, Arc::clone(&backups)));
+    let state = Arc::new(AppState::new(
+        Arc::clone(&gate),
+        doors,
+        base_url,
+        trusted_proxies,
+        preset_token,
+        metrics,
+        Arc::clone(&backups),
+    ));
     let uses = tokio::spawn(write_uses(Arc::clone(&state), stopped.clone()));
     let nightly = tokio::spawn(backups.nightly(stopped.clone()));
     let router = router(Arc::clone(&state), metrics_public);
@@ -201,7 +214,7 @@ pub fn caller(config: &Config) -> Result<Caller, StartError> {
     let options =
         oncegate_connect::Options { allow_private: config.allow_private.clone(), ..Default::default() };
     let caller = Caller::new(&options).map_err(|e| StartError::Caller(e.to_string()))?;
-    for (automation, declared) in &config.automations {
+    for (automation, declared) in config.all().flat_map(|d| &d.automations) {
         for step in declared.flow.iter().flat_map(|flow| &flow.steps) {
             let url = match &step.action {
                 Action::Http(http) => &http.url,
@@ -224,10 +237,57 @@ pub fn caller(config: &Config) -> Result<Caller, StartError> {
 /// Claims worked on at the same time unless declared: steps wait for others, they do not compute.
 const CONCURRENCY: usize = 64;
 
+/// Makes the workspaces that are declared, and hands each part what is declared for it. What changed since the last
+/// start stands in the audit.
+async fn declare(
+    store: &dyn Store,
+    book: &Book,
+    default: Declared,
+    others: Vec<(WorkspaceName, Declared)>,
+) -> Result<Doors, StartError> {
+    let (mut doors, mut automations, mut known) = (Doors::default(), HashMap::new(), vec![]);
+    for (name, declared) in std::iter::once((WorkspaceName::default(), default)).chain(others) {
+        let (workspace, made) = store.add_workspace(name.clone(), "start".into()).await?;
+        if made {
+            tracing::info!("the workspace `{name}` is new");
+        }
+        rename(store, workspace, &declared.renamed).await?;
+        for change in store.note_declared(workspace, marks(&declared)).await? {
+            tracing::debug!("{name}: {change}");
+        }
+        automations.extend(declared.automations.into_iter().map(|(name, a)| ((workspace, name), a)));
+        doors.add(name, workspace, declared.sources);
+        known.push(workspace);
+    }
+    for row in store.workspaces().await? {
+        if !known.contains(&row.workspace) {
+            store.note_declared(row.workspace, access::Declared::new()).await?;
+        }
+    }
+    book.declare(automations);
+    Ok(doors)
+}
+
+/// What tells one declaration from another. Secrets do not print, so that a new one is no change of the source.
+fn marks(declared: &Declared) -> access::Declared {
+    let mark = |shown: String| data_encoding::HEXLOWER.encode(&sha256(shown.as_bytes())[..8]);
+    let automations = declared
+        .automations
+        .iter()
+        .map(|(name, automation)| (format!("automation {name}"), mark(format!("{automation:?}"))));
+    let sources =
+        declared.sources.iter().map(|(name, source)| (format!("source {name}"), mark(format!("{source:?}"))));
+    automations.chain(sources).collect()
+}
+
 /// Renaming an automation never forgets what was done (DESIGN §2).
-async fn rename(store: &dyn Store, renamed: Vec<(AutomationName, AutomationName)>) -> Result<(), StartError> {
+async fn rename(
+    store: &dyn Store,
+    workspace: Workspace,
+    renamed: &[(AutomationName, AutomationName)],
+) -> Result<(), StartError> {
     for (from, to) in renamed {
-        match store.rename_automation(Workspace::DEFAULT, from.clone(), to.clone()).await? {
+        match store.rename_automation(workspace, from.clone(), to.clone()).await? {
             Renamed::Written => {
                 tracing::info!("the automation `{from}` is called `{to}` now; what it did is remembered")
             }
@@ -240,34 +300,34 @@ async fn rename(store: &dyn Store, renamed: Vec<(AutomationName, AutomationName)
     Ok(())
 }
 
-/// Makes the first admin token, or takes the chosen one. Only its hash is stored.
-async fn first_token(store: &dyn Store, chosen: Option<&Secret>) -> Result<Option<String>, StartError> {
+/// Makes the first admin token, or takes the chosen one; the new one, and the number of the chosen one.
+async fn first_token(
+    store: &dyn Store,
+    chosen: Option<&Secret>,
+) -> Result<(Option<String>, Option<i64>), StartError> {
     if let Some(chosen) = chosen {
         if chosen.expose().len() < 16 {
             return Err(StartError::WeakToken);
         }
-        store.add_token(first(chosen.expose())).await?;
-        return Ok(None);
+        let preset = store.preset_token(api_tokens::first(chosen.expose())).await?;
+        match preset {
+            Preset::Made(_) | Preset::Good(_) => {}
+            // Whoever left it in the environment by mistake must come to know.
+            Preset::Restored(id) => tracing::warn!(
+                "token {id} was revoked or had expired; ONCEGATE_ADMIN_TOKEN makes it good again. If it has leaked, \
+                 change ONCEGATE_ADMIN_TOKEN and revoke it"
+            ),
+            Preset::Other => return Err(StartError::OtherToken),
+        }
+        return Ok((None, preset.id()));
     }
     // Whoever is left without a good one sets ONCEGATE_ADMIN_TOKEN.
     if !store.tokens(Workspace::DEFAULT).await?.is_empty() {
-        return Ok(None);
+        return Ok((None, None));
     }
-    let token = format!("oga_{}", data_encoding::BASE64URL_NOPAD.encode(&entropy::bytes::<24>()));
-    store.add_token(first(token.as_bytes())).await?;
-    Ok(Some(token))
-}
-
-fn first(token: &[u8]) -> NewToken {
-    NewToken {
-        workspace: Workspace::DEFAULT,
-        hash: sha256(token),
-        name: "admin".into(),
-        role: Role::Admin,
-        automations: None,
-        expires_at: None,
-        actor: "start".into(),
-    }
+    let token = api_tokens::fresh();
+    store.add_token(api_tokens::first(token.as_bytes())).await?;
+    Ok((Some(token), None))
 }
 
 /// How often it is written down when tokens were last used.
@@ -279,11 +339,8 @@ async fn write_uses(state: Arc<AppState>, mut stopped: watch::Receiver<bool>) {
             () = state.gate.clock().sleep(USES_WRITTEN) => false,
             _ = stopped.changed() => true,
         };
-        let used = state.tokens.take_used();
-        if !used.is_empty()
-            && let Err(error) = state.gate.store().touch_tokens(used).await
-        {
-            tracing::warn!(%error, "could not write down when tokens were last used");
+        if let Err(error) = state.write_uses(ends).await {
+            tracing::warn!(%error, "could not write down how tokens were used");
         }
         if ends {
             return;

@@ -9,3 +9,8 @@ mod http;
 pub mod metrics;
 #[doc(hidden)]
 pub mod parsers;
+
+/// Every address the server answers at: method, path, and the least that a call must bring.
+pub fn routes() -> Vec<(&'static str, &'static str, &'static str)> {
+    http::routes::routes(false).into_iter().map(|r| (r.method, r.path, r.needs.as_str())).collect()
+}

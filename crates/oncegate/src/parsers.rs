@@ -2,7 +2,6 @@
 //! them with random bytes, `make fuzz` with bytes that it learns; both through these functions, so that what one finds
 //! the other keeps watching. None of it is part of the product.
 
-use std::collections::HashMap;
 use std::path::Path;
 
 use axum::response::IntoResponse;
@@ -415,11 +414,10 @@ fn config(bytes: &[u8]) -> Result<(), String> {
     }
     match config::parse(&text, Path::new("oncegate.yaml"), &OneSecret) {
         Ok(read) => {
-            let flows: HashMap<_, _> = read.automations.iter().map(|(name, a)| (name, &a.flow)).collect();
-            let lost = read
-                .sources
-                .values()
-                .find(|source| flows.get(&source.automation).is_none_or(|f| f.is_none()));
+            let lost = read.all().find_map(|declared| {
+                let leads = |name| declared.automations.get(name).is_some_and(|a| a.flow.is_some());
+                declared.sources.values().find(|source| !leads(&source.automation))
+            });
             promise(lost.is_none(), || format!("a source leads nowhere: {lost:?}"))
         }
         Err(e) => {

@@ -21,6 +21,11 @@ DROP TABLE api_tokens;
 ALTER TABLE api_tokens_2 RENAME TO api_tokens;
 CREATE INDEX api_tokens_by_workspace ON api_tokens (workspace_id, id);
 
+-- A deleted workspace keeps its row, so that its number, which audit rows carry, never means another.
+ALTER TABLE workspaces ADD COLUMN deleted_at INTEGER;
+-- Rows of claims and deliveries up to this one are gone; NULL: nothing is left to go.
+ALTER TABLE workspaces ADD COLUMN purged_to INTEGER;
+
 -- What a person filed it under, e.g. `mass duplicates of 3 May`.
 ALTER TABLE claims ADD COLUMN tag TEXT;
 -- The claim whose holder this one works for, and whose record it shares.

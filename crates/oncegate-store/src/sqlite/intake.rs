@@ -358,17 +358,21 @@ fn read(r: &Row<'_>) -> Result<DeliveryRow, StoreError> {
 pub(super) fn rejected(
     db: &Connection,
     workspace: Workspace,
+    only: Option<&[AutomationName]>,
     before: Option<i64>,
     limit: u32,
 ) -> Result<Page<DeliveryRow>, StoreError> {
     let limit = limit.clamp(1, limits::PAGE_ROWS_MAX);
+    // NULL: all of them. The index of what is open is walked either way.
+    let names = only.map(|only| serde_json::json!(only).to_string());
     let sql = format!(
-        "{} WHERE verdict IN ('rejected', 'unverified') AND workspace_id = ?1 AND id < ?2 ORDER BY id DESC LIMIT ?3",
+        "{} WHERE verdict IN ('rejected', 'unverified') AND workspace_id = ?1 AND id < ?2 \
+         AND (?4 IS NULL OR automation IN (SELECT value FROM json_each(?4))) ORDER BY id DESC LIMIT ?3",
         SELECT.replace("headers, body", "NULL AS headers, NULL AS body")
     );
     let mut statement = db.prepare_cached(&sql)?;
     let rows = statement
-        .query_map(params![workspace.0, before.unwrap_or(i64::MAX), limit], |r| Ok(read(r)))?
+        .query_map(params![workspace.0, before.unwrap_or(i64::MAX), limit, names], |r| Ok(read(r)))?
         .map(|r| r?)
         .collect::<Result<Vec<_>, StoreError>>()?;
     let next = rows.last().filter(|_| rows.len() == limit as usize).map(|r| r.id);
@@ -386,6 +390,38 @@ pub(super) fn deliveries(db: &Connection, id: ClaimRef, limit: u32) -> Result<Ve
         .query_map(params![&id.id.0[..], id.workspace.0, limit], |r| Ok(read(r)))?
         .map(|r| r?)
         .collect::<Result<Vec<_>, StoreError>>()
+}
+
+/// All deliveries of a claim with their bodies, oldest first.
+pub(super) fn whole_deliveries(db: &Connection, id: ClaimRef) -> Result<Vec<DeliveryRow>, StoreError> {
+    let mut statement =
+        db.prepare_cached(&format!("{SELECT} WHERE claim_id = ?1 AND workspace_id = ?2 ORDER BY id"))?;
+    statement
+        .query_map(params![&id.id.0[..], id.workspace.0], |r| Ok(read(r)))?
+        .map(|r| r?)
+        .collect::<Result<Vec<_>, StoreError>>()
+}
+
+/// Deliveries that belong to no claim, with their bodies, among the `rows` after one; and the last row looked at.
+pub(super) fn loose_deliveries(
+    db: &Connection,
+    workspace: Workspace,
+    after: i64,
+    rows: u32,
+) -> Result<(Vec<DeliveryRow>, Option<i64>), StoreError> {
+    let last: Option<i64> = db
+        .prepare_cached("SELECT max(id) FROM (SELECT id FROM deliveries WHERE id > ?1 ORDER BY id LIMIT ?2)")?
+        .query_row(params![after, rows], |r| r.get(0))?;
+    let sql = format!(
+        "{SELECT} WHERE id > ?1 AND id <= ?2 AND workspace_id = ?3 AND (claim_id IS NULL \
+         OR NOT EXISTS (SELECT 1 FROM claims c WHERE c.claim_id = deliveries.claim_id)) ORDER BY id"
+    );
+    let mut statement = db.prepare_cached(&sql)?;
+    let found = statement
+        .query_map(params![after, last.unwrap_or(after), workspace.0], |r| Ok(read(r)))?
+        .map(|r| r?)
+        .collect::<Result<Vec<_>, StoreError>>()?;
+    Ok((found, last))
 }
 
 /// One delivery with its body.

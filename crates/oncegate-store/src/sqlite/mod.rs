@@ -3,6 +3,7 @@
 
 mod access;
 mod acts;
+mod audit;
 mod backup;
 mod backups;
 mod dir;
@@ -11,6 +12,7 @@ mod inspect;
 mod intake;
 mod migrations;
 mod payloads;
+mod person;
 #[cfg(test)]
 mod plans;
 mod queries;
@@ -26,6 +28,7 @@ mod transition;
 mod upgrade;
 mod upkeep;
 mod vitals;
+mod workspaces;
 mod writer;
 
 pub use backup::{Made, Source, back_up};

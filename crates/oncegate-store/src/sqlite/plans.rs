@@ -19,7 +19,8 @@ use rusqlite::Connection;
 use rusqlite::trace::{TraceEvent, TraceEventCodes};
 
 use super::transition::Context;
-use super::{intake, migrations, payloads, queries, row, schema_meta, upkeep, vitals};
+use super::{audit, intake, migrations, payloads, queries, row, schema_meta, upkeep, vitals};
+use crate::access::AuditFilter;
 use crate::api::{
     ActCall, AdmitCall, AdmitEvent, ClaimCall, DefaultPolicies, Filter, FinishCall, Payload, PolicyBook,
     Release, StepBegin, StepEnd, StepOutcome, Target, UnverifiedCall, Workspace,
@@ -207,12 +208,14 @@ fn read_all(db: &Connection) {
     row::load(db, id).unwrap();
     queries::history(db, id).unwrap();
     queries::work(db, id).unwrap();
-    queries::counts(db, WS, NOW).unwrap();
-    queries::audit(db, WS, None, 10).unwrap();
+    queries::counts(db, WS, None, NOW).unwrap();
+    let bound = [AutomationName::try_from("welcome").unwrap()];
+    queries::counts(db, WS, Some(&bound), NOW).unwrap();
+    audit::read(db, WS, &AuditFilter { limit: 10, ..AuditFilter::default() }).unwrap();
     queries::due(db, NOW, BOOT, 10).unwrap();
     upkeep::next_due(db).unwrap();
     vitals::read(db, Path::new("."), NOW, BOOT).unwrap();
-    intake::rejected(db, WS, None, 10).unwrap();
+    intake::rejected(db, WS, None, None, 10).unwrap();
     intake::delivery(db, WS, 1).unwrap();
 }
 

@@ -11,7 +11,7 @@ use rusqlite::{Connection, OptionalExtension, params, params_from_iter};
 use super::row::{self, ts};
 use super::transition::judged;
 use crate::StoreError;
-use crate::api::{AuditRow, ClaimView, Due, Filter, HistoryRow, Page, Payload, Work};
+use crate::api::{ClaimView, Due, Filter, HistoryRow, Page, Payload, Work};
 
 /// The list a row stands in, in SQL: the same answer as [`oncegate_core::inbox::list_of`], which the conformance
 /// suite compares on random rows. `?2` is the lease clock, `?3` the wall clock past which a start is a clock problem.
@@ -95,10 +95,22 @@ pub(super) fn list(
 pub(super) fn counts(
     db: &Connection,
     workspace: Workspace,
+    only: Option<&[AutomationName]>,
     now: Now,
 ) -> Result<Vec<(InboxList, u64)>, StoreError> {
-    let of =
-        |rows: &str| format!("SELECT {LIST_OF} AS list FROM claims c WHERE c.workspace_id = ?1 AND {rows}");
+    // Two statements: a condition that is usually empty would hide the indexes from SQLite.
+    let (of_claims, of_deliveries) = match only {
+        None => ("", ""),
+        Some(_) => (
+            " AND c.automation_id IN (SELECT id FROM automations WHERE workspace_id = ?1 \
+               AND name IN (SELECT value FROM json_each(?4)))",
+            " AND automation IN (SELECT value FROM json_each(?2))",
+        ),
+    };
+    let names = only.map(|only| serde_json::json!(only).to_string());
+    let of = |rows: &str| {
+        format!("SELECT {LIST_OF} AS list FROM claims c WHERE c.workspace_id = ?1 AND {rows}{of_claims}")
+    };
     let sql = format!(
         "SELECT list, count(*) FROM ({} UNION ALL {} UNION ALL {} AND c.processing_state IN ('none', 'done')) \
          GROUP BY list",
@@ -108,17 +120,20 @@ pub(super) fn counts(
     );
     let mut found = vec![];
     let mut statement = db.prepare_cached(&sql)?;
-    let mut rows = statement.query(params_from_iter(clock_params(workspace, now)))?;
+    let clocks = clock_params(workspace, now).into_iter();
+    let mut rows = statement.query(params_from_iter(clocks.chain(names.clone().map(Value::from))))?;
     while let Some(r) = rows.next()? {
         if let Some(list) = r.get::<_, Option<String>>(0)?.as_deref().and_then(InboxList::parse) {
             found.push((list, r.get::<_, i64>(1)?));
         }
     }
+    let of_workspace = std::iter::once(Value::from(workspace.0));
     let rejected: i64 = db
-        .prepare_cached(
-            "SELECT count(*) FROM deliveries WHERE verdict IN ('rejected', 'unverified') AND workspace_id = ?1",
-        )?
-        .query_row([workspace.0], |r| r.get(0))?;
+        .prepare_cached(&format!(
+            "SELECT count(*) FROM deliveries WHERE verdict IN ('rejected', 'unverified') \
+             AND workspace_id = ?1{of_deliveries}"
+        ))?
+        .query_row(params_from_iter(of_workspace.chain(names.map(Value::from))), |r| r.get(0))?;
     found.push((InboxList::Rejected, rejected));
     Ok(InboxList::ALL
         .into_iter()
@@ -169,34 +184,6 @@ pub(super) fn work(db: &Connection, id: ClaimRef) -> Result<Option<Work>, StoreE
         .optional()?;
     let steps = super::steps::of_claim(db, stored.row)?;
     Ok(Some(Work { automation: stored.view.automation, key: stored.view.key, payload, steps }))
-}
-
-pub(super) fn audit(
-    db: &Connection,
-    workspace: Workspace,
-    before: Option<i64>,
-    limit: u32,
-) -> Result<Page<AuditRow>, StoreError> {
-    let limit = limit.clamp(1, limits::PAGE_ROWS_MAX);
-    let mut statement = db.prepare_cached(
-        "SELECT id, at, actor, action, subject, reason, detail FROM audit \
-         WHERE workspace_id = ?1 AND id < ?2 ORDER BY id DESC LIMIT ?3",
-    )?;
-    let rows = statement
-        .query_map(params![workspace.0, before.unwrap_or(i64::MAX), limit], |r| {
-            Ok(AuditRow {
-                id: r.get(0)?,
-                at: ts(r.get(1)?),
-                actor: r.get(2)?,
-                action: r.get(3)?,
-                subject: r.get(4)?,
-                reason: r.get(5)?,
-                detail: r.get(6)?,
-            })
-        })?
-        .collect::<Result<Vec<_>, _>>()?;
-    let next = rows.last().filter(|_| rows.len() == limit as usize).map(|r| r.id);
-    Ok(Page { rows, next })
 }
 
 /// Due by its time, or `processing` under a runner that is gone or went stale.

@@ -19,13 +19,11 @@ use super::readers::Readers;
 use super::room::Room;
 use super::transition::{self, Context};
 use super::writer::{Manner, Writer};
-use super::{access, intake, migrations, payloads, queries, recovery, row, schema_meta, upkeep, vitals};
+use super::{intake, migrations, payloads, queries, recovery, row, schema_meta, upkeep, vitals};
 use crate::StoreError;
-use crate::access::{Access, ApiToken, NewToken, WorkspaceRow};
 use crate::api::{
-    ActCall, Acted, AdmitCall, Admitted, AuditRow, ClaimCall, ClaimView, Claimed, DeliveryRow, Due, Filter,
-    FinishCall, HistoryRow, Page, PolicyBook, Recovery, Renamed, StepBegin, StepEnd, Store, UnverifiedCall,
-    Work,
+    ActCall, Acted, AdmitCall, Admitted, ClaimCall, ClaimView, Claimed, DeliveryRow, Due, Filter, FinishCall,
+    HistoryRow, Page, PolicyBook, Recovery, Renamed, StepBegin, StepEnd, Store, UnverifiedCall, Work,
 };
 use crate::clock::{Clock, LeaseClock};
 use crate::observer::{Happened, Journal, Observer};
@@ -59,15 +57,15 @@ pub struct Settings {
 
 /// The embedded store.
 pub struct SqliteStore {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
     writer: Arc<Writer>,
-    readers: Readers,
+    pub(super) readers: Readers,
     dir: DataDir,
 }
 
-struct Shared {
+pub(super) struct Shared {
     secret: StoreSecret,
-    boot: Boot,
+    pub(super) boot: Boot,
     clock: Arc<dyn Clock>,
     lease: LeaseClock,
     policies: Arc<dyn PolicyBook>,
@@ -80,7 +78,7 @@ struct Shared {
 }
 
 impl Shared {
-    fn now(&self) -> Now {
+    pub(super) fn now(&self) -> Now {
         self.lease.now(self.clock.read())
     }
 
@@ -165,7 +163,7 @@ impl SqliteStore {
             .await
     }
 
-    async fn transact<T, F>(&self, manner: Manner, work: F) -> Result<T, StoreError>
+    pub(super) async fn transact<T, F>(&self, manner: Manner, work: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
         F: Fn(&Context<'_>) -> Result<T, StoreError> + Send + 'static,
@@ -342,18 +340,23 @@ impl Store for SqliteStore {
         self.readers.read(move |db| queries::list(db, workspace, &filter, shared.now(), shared.boot)).await
     }
 
-    async fn counts(&self, workspace: Workspace) -> Result<Vec<(InboxList, u64)>, StoreError> {
+    async fn counts(
+        &self,
+        workspace: Workspace,
+        only: Option<Vec<AutomationName>>,
+    ) -> Result<Vec<(InboxList, u64)>, StoreError> {
         let shared = Arc::clone(&self.shared);
-        self.readers.read(move |db| queries::counts(db, workspace, shared.now())).await
+        self.readers.read(move |db| queries::counts(db, workspace, only.as_deref(), shared.now())).await
     }
 
     async fn rejected(
         &self,
         workspace: Workspace,
+        only: Option<Vec<AutomationName>>,
         before: Option<i64>,
         limit: u32,
     ) -> Result<Page<DeliveryRow>, StoreError> {
-        self.readers.read(move |db| intake::rejected(db, workspace, before, limit)).await
+        self.readers.read(move |db| intake::rejected(db, workspace, only.as_deref(), before, limit)).await
     }
 
     async fn deliveries(&self, id: ClaimRef, limit: u32) -> Result<Vec<DeliveryRow>, StoreError> {
@@ -362,15 +365,6 @@ impl Store for SqliteStore {
 
     async fn delivery(&self, workspace: Workspace, id: i64) -> Result<Option<DeliveryRow>, StoreError> {
         self.readers.read(move |db| intake::delivery(db, workspace, id)).await
-    }
-
-    async fn audit(
-        &self,
-        workspace: Workspace,
-        before: Option<i64>,
-        limit: u32,
-    ) -> Result<Page<AuditRow>, StoreError> {
-        self.readers.read(move |db| queries::audit(db, workspace, before, limit)).await
     }
 
     async fn due(&self, limit: u32) -> Result<Vec<Due>, StoreError> {
@@ -418,6 +412,8 @@ impl Store for SqliteStore {
             true => Ok(0),
             // What a restored store remembers may be all that is known.
             false if cx.recovering => Ok(0),
+            // A deleted workspace goes first: somebody asked for it.
+            false if cx.purge()? => Ok(u64::from(limit)),
             false => {
                 let reaped = upkeep::reap(cx.db, cx.now, limit, cx.journal)?;
                 Ok(reaped.max(payloads::remove(cx, limit)?))
@@ -456,42 +452,5 @@ impl Store for SqliteStore {
         // The writer's connection goes last: it is the one that may remove the log.
         self.readers.close().await;
         self.writer.close().await;
-    }
-}
-
-#[async_trait]
-impl Access for SqliteStore {
-    async fn token_by_hash(&self, hash: [u8; 32]) -> Result<Option<ApiToken>, StoreError> {
-        self.readers.read(move |db| access::token_by_hash(db, &hash)).await
-    }
-
-    async fn tokens(&self, workspace: Workspace) -> Result<Vec<ApiToken>, StoreError> {
-        self.readers.read(move |db| access::tokens(db, workspace)).await
-    }
-
-    async fn add_token(&self, token: NewToken) -> Result<Option<i64>, StoreError> {
-        self.transact(Manner::ASKING, move |cx| cx.add_token(&token)).await
-    }
-
-    async fn revoke_token(
-        &self,
-        workspace: Workspace,
-        id: i64,
-        reason: String,
-        actor: String,
-    ) -> Result<bool, StoreError> {
-        self.transact(Manner::TELLING, move |cx| cx.revoke_token(workspace, id, &reason, &actor)).await
-    }
-
-    async fn touch_tokens(&self, used: Vec<(i64, Timestamp)>) -> Result<(), StoreError> {
-        self.transact(Manner::TELLING, move |cx| cx.touch_tokens(&used)).await
-    }
-
-    async fn workspaces(&self) -> Result<Vec<WorkspaceRow>, StoreError> {
-        self.readers.read(access::workspaces).await
-    }
-
-    async fn add_workspace(&self, name: String, actor: String) -> Result<(Workspace, bool), StoreError> {
-        self.transact(Manner::ASKING, move |cx| cx.add_workspace(&name, &actor)).await
     }
 }

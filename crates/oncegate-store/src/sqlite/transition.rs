@@ -298,6 +298,15 @@ impl Context<'_> {
         if let Some(id) = known {
             return Ok(id);
         }
+        // A deleted workspace keeps its row.
+        let is_open: bool = self.db.query_row(
+            "SELECT EXISTS (SELECT 1 FROM workspaces WHERE id = ?1 AND deleted_at IS NULL)",
+            [workspace.0],
+            |r| r.get(0),
+        )?;
+        if !is_open {
+            return Err(StoreError::Inconsistent(format!("there is no workspace {}", workspace.0)));
+        }
         // One that was renamed still has the number of its old name; whoever takes that name is counted on.
         self.db.execute(
             "INSERT INTO automations (id, workspace_id, name, created_at) \

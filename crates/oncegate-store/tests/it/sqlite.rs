@@ -268,7 +268,7 @@ async fn one_unreadable_row_neither_stops_a_list_nor_hides_itself() {
     let error = store.show(ids[2]).await.unwrap_err();
     assert!(matches!(error, StoreError::Inconsistent(_)), "{error}");
     assert!(error.to_string().contains(&ids[2].to_string()), "{error}");
-    assert!(store.counts(WS).await.unwrap().contains(&(InboxList::Stuck, 0)));
+    assert!(store.counts(WS, None).await.unwrap().contains(&(InboxList::Stuck, 0)));
 }
 
 #[tokio::test]

@@ -64,7 +64,7 @@ async fn a_full_store_claims_nothing_answers_reads_and_goes_on_once_there_is_roo
     }
     let page = store.list(WS, Filter { limit: 500, ..Filter::default() }).await.unwrap();
     assert_eq!(page.rows.len(), held.len());
-    assert_eq!(store.counts(WS).await.unwrap().len(), InboxList::ALL.len());
+    assert_eq!(store.counts(WS, None).await.unwrap().len(), InboxList::ALL.len());
     assert!(store.due(10).await.unwrap().is_empty());
 
     // What has been remembered for long enough makes room.
@@ -106,7 +106,7 @@ async fn two_thousand_keys_offered_twice_by_fifty_clients_run_once_each() {
                     .list(WS, Filter { inbox: Some(InboxList::Stuck), limit: 50, ..Filter::default() })
                     .await
                     .unwrap();
-                store.counts(WS).await.unwrap();
+                store.counts(WS, None).await.unwrap();
                 store.reap(50).await.unwrap();
                 store.tick().await.unwrap();
             }

@@ -85,14 +85,16 @@ pub(super) fn run(args: Args) -> Result<u8, Failure> {
         // With every variable set, what is still wrong is wrong with the file.
         Err(_) => (config::load(&args.config, &Placeholders).map_err(|e| e.to_string())?, false),
     };
-    let source = config.sources.get(&args.source).ok_or_else(|| unknown(&config, &args))?;
+    // As in its address: `orders` of the default workspace, `acme/orders` of another.
+    let (declared, name) = config.declares(&args.source);
+    let found = declared.and_then(|declared| Some((declared, declared.sources.get(name)?)));
+    let (declared, source) = found.ok_or_else(|| unknown(&config, &args))?;
     let body = read(&args.body)?;
     let headers = Headers::new(args.header.iter().map(|(name, value)| (name.as_str(), value.as_bytes())));
     let request = webhook::Request { headers: &headers, body: &body };
     let signature = signature(source, &request, secrets_set);
-    let template = config.automations.get(&source.automation).and_then(|a| a.record.as_deref());
-    let events: Vec<Event> = match source.provider.read(&request, &args.source, source.key_fields.as_deref())
-    {
+    let template = declared.automations.get(&source.automation).and_then(|a| a.record.as_deref());
+    let events: Vec<Event> = match source.provider.read(&request, name, source.key_fields.as_deref()) {
         Reading::Handshake => {
             term::write(if args.json {
                 "{\"handshake\":true}\n"
@@ -118,7 +120,10 @@ pub(super) fn run(args: Args) -> Result<u8, Failure> {
 }
 
 fn unknown(config: &Config, args: &Preview) -> Failure {
-    let mut names: Vec<&str> = config.sources.keys().map(String::as_str).collect();
+    let others = config.workspaces.iter().flat_map(|(workspace, declared)| {
+        declared.sources.keys().map(move |name| format!("{workspace}/{name}"))
+    });
+    let mut names: Vec<String> = config.default.sources.keys().cloned().chain(others).collect();
     names.sort_unstable();
     let known = if names.is_empty() {
         "it declares none".to_owned()

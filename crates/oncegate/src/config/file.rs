@@ -27,6 +27,10 @@ pub(super) struct File {
     pub(super) sources: Members<SourceFile>,
     #[serde(default, deserialize_with = "members")]
     pub(super) automations: Members<AutomationFile>,
+    #[serde(default, deserialize_with = "members")]
+    pub(super) workspaces: Members<WorkspaceFile>,
+    #[serde(default)]
+    pub(super) trusted_proxies: Vec<Spanned<String>>,
     #[serde(default)]
     pub(super) outgoing: OutgoingFile,
     #[serde(default)]
@@ -35,6 +39,15 @@ pub(super) struct File {
     pub(super) backup: BackupFile,
     #[serde(default)]
     pub(super) metrics: MetricsFile,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WorkspaceFile {
+    #[serde(default, deserialize_with = "members")]
+    pub(super) sources: Members<SourceFile>,
+    #[serde(default, deserialize_with = "members")]
+    pub(super) automations: Members<AutomationFile>,
 }
 
 #[derive(Default, Deserialize)]

@@ -8,13 +8,16 @@ mod sentence;
 mod slips;
 mod steps;
 mod template;
+mod workspaces;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use ipnet::IpNet;
 use oncegate_connect::PrivateAllowance;
-use oncegate_core::key::{AutomationName, Workspace};
+use oncegate_core::access::WorkspaceName;
+use oncegate_core::key::AutomationName;
 use oncegate_core::limits;
 use oncegate_core::secret::Secret;
 use oncegate_core::webhook::{FieldPath, Provider, ProviderError};
@@ -31,12 +34,12 @@ pub use secrets::{Environment, ProcessEnvironment};
 pub struct Config {
     /// Where the world reaches this gate; call-back URLs begin with it.
     pub public_url: Option<String>,
-    /// By name in `/in/{name}`.
-    pub sources: HashMap<String, Source>,
-    /// By folded name.
-    pub automations: HashMap<AutomationName, Automation>,
-    /// Automations that were called otherwise before: old name, new name.
-    pub renamed: Vec<(AutomationName, AutomationName)>,
+    /// What stands at the top of the file: of the workspace `default`.
+    pub default: Declared,
+    /// The other workspaces, in the order of the file.
+    pub workspaces: Vec<(WorkspaceName, Declared)>,
+    /// Whose word on the caller's address is taken.
+    pub trusted_proxies: Vec<IpNet>,
     /// Private addresses that steps may call.
     pub allow_private: Vec<PrivateAllowance>,
     /// Claims worked on at the same time.
@@ -47,11 +50,38 @@ pub struct Config {
     pub metrics_public: bool,
 }
 
+impl Config {
+    /// What each workspace declares, the default one first.
+    pub fn all(&self) -> impl Iterator<Item = &Declared> {
+        std::iter::once(&self.default).chain(self.workspaces.iter().map(|(_, declared)| declared))
+    }
+
+    /// Who would declare a source that is named as in its address, and its name there.
+    pub fn declares<'a>(&self, source: &'a str) -> (Option<&Declared>, &'a str) {
+        match source.split_once('/') {
+            None => (Some(&self.default), source),
+            Some((workspace, name)) => {
+                let named = self.workspaces.iter().find(|(known, _)| known.as_str() == workspace);
+                (named.map(|(_, declared)| declared), name)
+            }
+        }
+    }
+}
+
+/// What one workspace declares.
+#[derive(Debug, Default)]
+pub struct Declared {
+    /// By name in `/in/{name}`, or `/in/{workspace}/{name}`.
+    pub sources: HashMap<String, Source>,
+    /// By folded name.
+    pub automations: HashMap<AutomationName, Automation>,
+    /// Automations that were called otherwise before: old name, new name.
+    pub renamed: Vec<(AutomationName, AutomationName)>,
+}
+
 /// One webhook endpoint.
 #[derive(Clone, Debug)]
 pub struct Source {
-    /// Whose.
-    pub workspace: Workspace,
     /// Whose signatures and events.
     pub provider: Provider,
     /// Any of them verifies: the new one first, the old one while it is being replaced.
@@ -153,9 +183,9 @@ pub fn parse(text: &str, path: &Path, environment: &dyn Environment) -> Result<C
     })?;
     let base = path.parent().unwrap_or(Path::new("."));
     let secrets = secrets::Secrets { environment, base };
-    let automations = automations(&file, &secrets, &at)?;
-    let renamed = renamed(&file, &automations, &at)?;
-    let sources = sources(&file, &secrets, &automations, &at)?;
+    let default = declared(&file.sources, &file.automations, &secrets, &at)?;
+    let workspaces = workspaces::workspaces(&file.workspaces, &secrets, &at)?;
+    let trusted_proxies = workspaces::networks(&file.trusted_proxies, &at)?;
     if let Some(url) = &file.public_url
         && let Some(why) = steps::wrong_url(&url.value)
     {
@@ -170,9 +200,9 @@ pub fn parse(text: &str, path: &Path, environment: &dyn Environment) -> Result<C
     let backup = file.backup.plan(base).map_err(|(place, message)| at(place, message))?;
     Ok(Config {
         public_url: file.public_url.map(|url| url.value.trim_end_matches('/').to_owned()),
-        sources,
-        automations,
-        renamed,
+        default,
+        workspaces,
+        trusted_proxies,
         allow_private: file.outgoing.allow_private,
         concurrency: file.runner.concurrency.map(|n| n.value),
         backup,
@@ -182,13 +212,25 @@ pub fn parse(text: &str, path: &Path, environment: &dyn Environment) -> Result<C
 
 type At<'a> = &'a dyn Fn(serde_saphyr::Location, String) -> ConfigError;
 
+fn declared(
+    sources: &file::Members<file::SourceFile>,
+    automations: &file::Members<file::AutomationFile>,
+    secrets: &secrets::Secrets<'_>,
+    at: At<'_>,
+) -> Result<Declared, ConfigError> {
+    let (declared, by_name) = (automations, self::automations(automations, secrets, at)?);
+    let renamed = renamed(declared, &by_name, at)?;
+    let sources = self::sources(sources, secrets, &by_name, at)?;
+    Ok(Declared { sources, automations: by_name, renamed })
+}
+
 fn automations(
-    file: &file::File,
+    file: &file::Members<file::AutomationFile>,
     secrets: &secrets::Secrets<'_>,
     at: At<'_>,
 ) -> Result<HashMap<AutomationName, Automation>, ConfigError> {
     let mut automations = HashMap::new();
-    for (name, declared) in &file.automations {
+    for (name, declared) in file {
         let folded =
             AutomationName::try_from(name.value.as_str()).map_err(|e| at(name.referenced, e.to_string()))?;
         let flow = steps::flow(&declared.steps, secrets, at)?;
@@ -217,12 +259,12 @@ fn automations(
 }
 
 fn renamed(
-    file: &file::File,
+    file: &file::Members<file::AutomationFile>,
     automations: &HashMap<AutomationName, Automation>,
     at: At<'_>,
 ) -> Result<Vec<(AutomationName, AutomationName)>, ConfigError> {
     let mut renamed = vec![];
-    for (name, declared) in &file.automations {
+    for (name, declared) in file {
         for old in &declared.was {
             let wrong = |why: String| at(old.referenced, why);
             let from = AutomationName::try_from(old.value.as_str()).map_err(|e| wrong(e.to_string()))?;
@@ -239,13 +281,13 @@ fn renamed(
 }
 
 fn sources(
-    file: &file::File,
+    file: &file::Members<file::SourceFile>,
     secrets: &secrets::Secrets<'_>,
     automations: &HashMap<AutomationName, Automation>,
     at: At<'_>,
 ) -> Result<HashMap<String, Source>, ConfigError> {
     let mut sources = HashMap::new();
-    for (name, declared) in &file.sources {
+    for (name, declared) in file {
         let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-_".contains(c);
         if name.value.is_empty() || name.value.len() > 64 || !name.value.chars().all(plain) {
             return Err(at(
@@ -307,8 +349,7 @@ fn sources(
             ));
         }
         let key_fields = key_fields.map(|key| key.value.clone());
-        let source =
-            Source { workspace: Workspace::DEFAULT, provider, secrets: keys, automation, key_fields };
+        let source = Source { provider, secrets: keys, automation, key_fields };
         sources.insert(name.value.clone(), source);
     }
     Ok(sources)

@@ -42,11 +42,7 @@ impl FromRequest<Arc<AppState>> for Doing {
         let caller = request.extract_parts::<Caller>().await?;
         let mut fields = Fields::read(request).await?;
         let reason = person_text(fields.required("reason")?, "reason")?;
-        // One token may be shared by a team; `by` says who of it acted.
-        let actor = match fields.text("by")? {
-            Some(by) => format!("{} ({})", person_text(by, "by")?, caller.actor),
-            None => caller.actor.clone(),
-        };
+        let actor = actor(&caller, &mut fields)?;
         Ok(Self { state: Arc::clone(state), subject, reason, actor, caller, fields })
     }
 }
@@ -65,6 +61,14 @@ impl Doing {
     pub(crate) fn nothing_else(&mut self, takes: &str) -> Result<(), Problem> {
         std::mem::take(&mut self.fields).finish(takes)
     }
+}
+
+/// One token may be shared by a team; `by` says who of it acted.
+pub(crate) fn actor(caller: &Caller, fields: &mut Fields) -> Result<String, Problem> {
+    Ok(match fields.text("by")? {
+        Some(by) => format!("{} ({})", person_text(by, "by")?, caller.actor),
+        None => caller.actor.clone(),
+    })
 }
 
 pub(crate) fn person_text(text: String, field: &str) -> Result<String, Problem> {

@@ -7,26 +7,33 @@ use axum::extract::{FromRequestParts, Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
 use http::request::Parts;
-use http::{HeaderMap, header};
-use oncegate_core::access::{Right, Role};
+use http::{Extensions, HeaderMap, HeaderValue, header};
+use oncegate_core::access::{Right, Role, WorkspaceName};
 use oncegate_core::key::{AutomationName, ClaimRef, Workspace, sha256};
 use oncegate_store::access::ApiToken;
 use oncegate_store::api::ClaimView;
 
 use super::AppState;
 use super::acts::claim_id;
+use super::peer::{self, Peer};
 use super::problem::Problem;
+use super::routes::Needs;
+
+/// With this header an admin of the server acts in another workspace.
+pub(crate) const WORKSPACE_HEADER: &str = "oncegate-workspace";
 
 /// Who calls, proved by its token.
 #[derive(Clone, Debug)]
 pub(crate) struct Caller {
+    /// In which workspace it acts.
     pub(crate) workspace: Workspace,
+    /// Whose its token is.
+    home: Workspace,
     pub(crate) role: Role,
     /// The only automations it may see and touch; `None`: all.
     pub(crate) automations: Option<Arc<[AutomationName]>>,
     /// For history and audit, e.g. `token:admin`.
     pub(crate) actor: String,
-    #[allow(dead_code, reason = "the calls about tokens read it")]
     pub(crate) token_id: i64,
 }
 
@@ -34,11 +41,30 @@ impl Caller {
     fn new(token: &ApiToken) -> Self {
         Self {
             workspace: token.workspace,
+            home: token.workspace,
             role: token.role,
             automations: token.automations.as_deref().map(Into::into),
             actor: format!("token:{}", token.name),
             token_id: token.id,
         }
+    }
+
+    /// The same, acting in another workspace; its people see from whose admin it came.
+    fn acting_in(self, workspace: Workspace) -> Self {
+        match workspace == self.home {
+            true => self,
+            false => Self { workspace, actor: format!("{}@{}", self.actor, WorkspaceName::DEFAULT), ..self },
+        }
+    }
+
+    /// Whose its token is.
+    pub(crate) fn home(&self) -> Workspace {
+        self.home
+    }
+
+    /// The automations that lists are cut down to.
+    pub(crate) fn only(&self) -> Option<Vec<AutomationName>> {
+        self.automations.as_ref().map(|bound| bound.to_vec())
     }
 
     /// # Errors
@@ -57,9 +83,20 @@ impl Caller {
     }
 
     /// An admin of the default workspace is the server's.
-    #[allow(dead_code, reason = "the calls about workspaces ask it")]
     pub(crate) fn is_server_admin(&self) -> bool {
-        self.workspace == Workspace::DEFAULT && self.role == Role::Admin && self.automations.is_none()
+        self.home == Workspace::DEFAULT && self.role == Role::Admin && self.automations.is_none()
+    }
+
+    /// # Errors
+    /// It is not the server's admin.
+    pub(crate) fn may_rule(&self) -> Result<(), Problem> {
+        match self.is_server_admin() {
+            true => Ok(()),
+            false => Err(Problem::forbidden(
+                "this call is for the server's admins: unbound admin tokens of the workspace `default`",
+            )
+            .with("needs", "server admin")),
+        }
     }
 
     /// Whether the token is bound to other automations than this one.
@@ -118,24 +155,52 @@ pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
-/// Lets a request through if its bearer token is good and its role has the right. Tokens are looked up by their
-/// SHA-256 hash, so that nothing about a token can be learnt from how long a refusal takes.
+/// Lets a request through if its bearer token is good and gives what the route needs.
 pub(crate) async fn require(
-    State((state, right)): State<(Arc<AppState>, Right)>,
+    State((state, needs)): State<(Arc<AppState>, Needs)>,
     mut request: Request,
     next: Next,
 ) -> Result<Response, Problem> {
-    let caller = authenticate(&state, request.headers()).await?;
-    caller.may(right)?;
+    let caller = authenticate(&state, request.extensions(), request.headers()).await?;
+    match needs {
+        Needs::Right(right) => caller.may(right)?,
+        Needs::ServerAdmin => caller.may_rule()?,
+        Needs::AnyToken | Needs::ClaimToken | Needs::Signature | Needs::Nothing => {}
+    }
+    let caller = match request.headers().get(WORKSPACE_HEADER) {
+        None => caller,
+        Some(name) => elsewhere(&state, caller, name).await?,
+    };
     request.extensions_mut().insert(caller);
     Ok(next.run(request).await)
 }
 
-async fn authenticate(state: &AppState, headers: &HeaderMap) -> Result<Caller, Problem> {
+async fn elsewhere(state: &AppState, caller: Caller, name: &HeaderValue) -> Result<Caller, Problem> {
+    if !caller.is_server_admin() {
+        return Err(Problem::forbidden(
+            "the header Oncegate-Workspace is for the server's admins; every other token acts in its own workspace",
+        )
+        .with("needs", "server admin"));
+    }
+    let known = state.gate.store().workspaces().await?;
+    let named = known.into_iter().find(|row| name.as_bytes() == row.name.as_bytes());
+    match named {
+        Some(row) => Ok(caller.acting_in(row.workspace)),
+        None => Err(Problem::not_found("Oncegate-Workspace names no workspace of this server")),
+    }
+}
+
+/// Tokens are looked up by their SHA-256 hash, so that nothing about a token can be learnt from how long a refusal
+/// takes.
+async fn authenticate(
+    state: &AppState,
+    extensions: &Extensions,
+    headers: &HeaderMap,
+) -> Result<Caller, Problem> {
     if headers.get(header::AUTHORIZATION).is_some_and(|v| v.to_str().is_err()) {
-        return Err(Problem::invalid_credentials(
-            "the token holds characters that no token of this server has",
-        ));
+        let problem =
+            Problem::invalid_credentials("the token holds characters that no token of this server has");
+        return Err(state.refused(extensions, headers, problem));
     }
     let Some(token) = bearer(headers) else {
         return Err(Problem::missing_credentials(
@@ -144,21 +209,44 @@ async fn authenticate(state: &AppState, headers: &HeaderMap) -> Result<Caller, P
     };
     let hash = sha256(token.as_bytes());
     let known = match state.tokens.known(&hash) {
-        Some(known) => Some(known),
-        None => state.gate.store().token_by_hash(hash).await?.map(|t| state.tokens.remember(hash, t)),
+        Ok(known) => Some(known),
+        Err(epoch) => {
+            let found = state.gate.store().token_by_hash(hash).await?;
+            found.map(|token| state.tokens.remember(epoch, hash, token))
+        }
     };
     let now = state.gate.store().now().wall;
-    match known {
+    let problem = match known {
         Some(token) if token.is_good(now) => {
             state.tokens.used(token.id, now);
-            Ok(Caller::new(&token))
+            return Ok(Caller::new(&token));
         }
-        Some(_) => Err(Problem::invalid_credentials(
-            "this token was revoked or has expired; ask an admin for another",
-        )),
-        None => Err(Problem::invalid_credentials(
-            "this token is not known to this server; is it whole, and of this data directory? If the admin token is lost, \
-             start once with ONCEGATE_ADMIN_TOKEN",
-        )),
+        Some(_) => {
+            Problem::invalid_credentials("this token was revoked or has expired; ask an admin for another")
+        }
+        None => Problem::invalid_credentials(
+            "this token is not known to this server; is it whole, and of this data directory? If the admin token is \
+             lost, start once with ONCEGATE_ADMIN_TOKEN",
+        ),
+    };
+    Err(state.refused(extensions, headers, problem))
+}
+
+impl AppState {
+    /// Counts a failed authentication; what is answered is `problem`, or that the address shall wait.
+    pub(crate) fn refused(&self, extensions: &Extensions, headers: &HeaderMap, problem: Problem) -> Problem {
+        let peer = extensions.get::<Peer>().copied().unwrap_or(Peer(None));
+        let from = peer::address(peer, headers, &self.trusted_proxies);
+        match self.failures.failed(from, self.gate.store().now().wall) {
+            None => problem,
+            Some(wait) => {
+                let seconds = wait.as_secs().max(1);
+                Problem::too_many_failures(format!(
+                    "too many tokens from this address were wrong; stop whatever sends them, and try again in \
+                     {seconds} s. A token that is right is taken at any time"
+                ))
+                .with("retry_after_s", seconds)
+            }
+        }
     }
 }

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
+use axum::body::Body;
 use axum::extract::{Path, Request, State};
+use http::request::Parts;
 use oncegate_core::finish::{Answer, Call, Failed, cut};
 use oncegate_core::key::{ClaimId, ClaimRef};
 use oncegate_core::limits;
@@ -88,6 +90,14 @@ struct Holder {
 /// before the body is read.
 async fn holder(state: &AppState, id: &str, request: Request) -> Result<Holder, Problem> {
     let (parts, body) = request.into_parts();
+    // A wrong token is a failed authentication like any other; one that is missing is none.
+    prove(state, id, &parts, body).await.map_err(|problem| match problem.is_invalid_token() {
+        true => state.refused(&parts.extensions, &parts.headers, problem),
+        false => problem,
+    })
+}
+
+async fn prove(state: &AppState, id: &str, parts: &Parts, body: Body) -> Result<Holder, Problem> {
     let mut fields = Fields::query_leniently(&parts.uri)?;
     let header = bearer(&parts.headers);
     let proved = match fields.text("token")? {
@@ -95,7 +105,7 @@ async fn holder(state: &AppState, id: &str, request: Request) -> Result<Holder, 
         // A tool may send a token of its own there, and the claim's in the body.
         None => header.and_then(|token| read_token(state, id, token).ok()),
     };
-    let unread = fields.add_body(&parts, body).await?;
+    let unread = fields.add_body(parts, body).await?;
     let (id, fence) = match (proved, fields.text("token")) {
         (Some(proved), _) => proved,
         (None, Ok(Some(token))) => read_token(state, id, &token)?,

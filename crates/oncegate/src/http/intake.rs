@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Response};
 use http::HeaderMap;
 use oncegate_core::decide::StopReason;
 use oncegate_core::json::told;
-use oncegate_core::key::{IdempotencyKey, RecordName};
+use oncegate_core::key::{IdempotencyKey, RecordName, Workspace};
 use oncegate_core::limits;
 use oncegate_core::time::Timestamp;
 use oncegate_core::webhook::{self, Headers, NoIdentity, Provider, Reading as Read, SignatureError};
@@ -19,16 +19,40 @@ use super::AppState;
 use super::acts::Doing;
 use super::answer::Json;
 use super::budget::Share;
+use super::doors::Source;
 use super::input::{Unread, read_body};
 use super::problem::Problem;
-use crate::config::Source;
 
 pub(crate) async fn deliver(
     State(state): State<Arc<AppState>>,
     Path(name): Path<String>,
     request: Request,
 ) -> Result<Response, Problem> {
-    let Some(source) = state.sources.get(&name) else {
+    take_in(state, Workspace::DEFAULT, name, request).await
+}
+
+/// The sources of every other workspace than the default one.
+pub(crate) async fn deliver_to(
+    State(state): State<Arc<AppState>>,
+    Path((workspace, name)): Path<(String, String)>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let Some(workspace) = state.doors.workspace(&workspace) else {
+        return Err(Problem::unknown_source(format!(
+            "no workspace called `{}` has sources; declare them in oncegate.yaml under `workspaces`",
+            told(&workspace)
+        )));
+    };
+    take_in(state, workspace, name, request).await
+}
+
+async fn take_in(
+    state: Arc<AppState>,
+    workspace: Workspace,
+    name: String,
+    request: Request,
+) -> Result<Response, Problem> {
+    let Some(source) = state.doors.source(workspace, &name) else {
         return Err(Problem::unknown_source(format!(
             "no source is called `{}`; declare it in oncegate.yaml under `sources`",
             told(&name)
@@ -53,7 +77,7 @@ pub(crate) async fn deliver(
     let verdict = if arrived.body.len() <= limits::BODY_BYTES_FREE {
         judge(&state, source, arrived)
     } else {
-        judge_apart(&state, arrived, parts.extensions.get().cloned()).await?
+        judge_apart(&state, workspace, arrived, parts.extensions.get().cloned()).await?
     };
     match verdict {
         Verdict::Unverified { arrived: Arrived { name, headers, body, .. }, error } => {
@@ -129,6 +153,7 @@ fn judge(state: &AppState, source: &Source, arrived: Arrived) -> Verdict {
 /// the body's share of the memory.
 async fn judge_apart(
     state: &Arc<AppState>,
+    workspace: Workspace,
     arrived: Arrived,
     share: Option<Arc<Share>>,
 ) -> Result<Verdict, Problem> {
@@ -139,7 +164,8 @@ async fn judge_apart(
     let turn = Arc::clone(&state.large_bodies).acquire_owned().await.map_err(|e| fault(&e))?;
     let state = Arc::clone(state);
     let judged = tokio::task::spawn_blocking(move || {
-        let verdict = state.sources.get(&arrived.name).map(|source| judge(&state, source, arrived));
+        let verdict =
+            state.doors.source(workspace, &arrived.name).map(|source| judge(&state, source, arrived));
         drop((turn, share));
         verdict
     });
@@ -252,22 +278,24 @@ fn stored_headers(headers: &Headers) -> String {
 /// Runs a stored delivery after its source was mended: verified as of its arrival, its key derived anew.
 pub(crate) async fn release(mut doing: Doing) -> Result<Json, Problem> {
     doing.nothing_else("reason, by")?;
-    doing.caller.may_touch_all()?;
     let state = Arc::clone(&doing.state);
     let row = match doing.subject.parse() {
         Ok(id) => state.gate.store().delivery(doing.caller.workspace, id).await?,
         Err(_) => None,
     };
+    let row = row.filter(|row| doing.caller.sees(&row.automation));
     let row = row.ok_or_else(|| Problem::not_found("there is no such delivery"))?;
     if !matches!(row.verdict.as_str(), "rejected" | "unverified") {
         return Err(Problem::nothing_to_do(format!("this delivery is {} already", row.verdict)));
     }
-    let source = state.sources.get(&row.source).ok_or_else(|| {
+    let source = state.doors.source(doing.caller.workspace, &row.source).ok_or_else(|| {
         Problem::unknown_source(format!(
             "no source is called `{}` any more; declare it again first",
             row.source
         ))
     })?;
+    // The source may lead elsewhere by now.
+    doing.caller.may_touch(&source.automation)?;
     let mut call = released(&state, &row, source)?;
     call.actor = doing.actor;
     call.releases = Some(Release { delivery: row.id, reason: doing.reason });

@@ -22,7 +22,7 @@ type Answered = Result<Json, Problem>;
 
 const ROWS_DEFAULT: u32 = 100;
 
-fn paging(fields: &mut Fields) -> Result<(Option<i64>, u32), Problem> {
+pub(crate) fn paging(fields: &mut Fields) -> Result<(Option<i64>, u32), Problem> {
     let before = match fields.text("cursor")? {
         None => None,
         Some(text) => {
@@ -40,7 +40,7 @@ fn paging(fields: &mut Fields) -> Result<(Option<i64>, u32), Problem> {
     Ok((before, limit))
 }
 
-fn page<T>(name: &str, page: Page<T>, show: impl Fn(&T) -> Value) -> Json {
+pub(crate) fn page<T>(name: &str, page: Page<T>, show: impl Fn(&T) -> Value) -> Json {
     let rows: Vec<Value> = page.rows.iter().map(show).collect();
     let mut answer = Map::new();
     answer.insert(name.to_owned(), rows.into());
@@ -82,7 +82,7 @@ pub(crate) async fn claims(State(state): State<Arc<AppState>>, caller: Caller, u
         };
         return Ok(page("claims", Page { rows: view.into_iter().collect(), next: None }, show));
     }
-    let only = caller.automations.as_ref().map(|bound| bound.to_vec());
+    let only = caller.only();
     let filter = Filter { inbox, state: processing_state, automation, only, before, limit };
     Ok(page("claims", store.list(caller.workspace, filter).await?, show))
 }
@@ -127,19 +127,18 @@ pub(crate) async fn claim(
 }
 
 pub(crate) async fn inbox(State(state): State<Arc<AppState>>, caller: Caller) -> Answered {
-    caller.may_touch_all()?;
-    let counts = state.gate.store().counts(caller.workspace).await?;
+    let counts = state.gate.store().counts(caller.workspace, caller.only()).await?;
     let counts: Map<String, Value> =
         counts.into_iter().map(|(list, n)| (list.as_str().to_owned(), n.into())).collect();
     Ok(Json(counts.into()))
 }
 
 pub(crate) async fn rejected(State(state): State<Arc<AppState>>, caller: Caller, uri: Uri) -> Answered {
-    caller.may_touch_all()?;
     let mut fields = Fields::query(&uri)?;
     let (before, limit) = paging(&mut fields)?;
     fields.finish("cursor, limit")?;
-    Ok(page("rejected", state.gate.store().rejected(caller.workspace, before, limit).await?, delivery))
+    let found = state.gate.store().rejected(caller.workspace, caller.only(), before, limit).await?;
+    Ok(page("rejected", found, delivery))
 }
 
 pub(crate) async fn rejected_one(
@@ -147,22 +146,27 @@ pub(crate) async fn rejected_one(
     caller: Caller,
     Path(id): Path<String>,
 ) -> Answered {
-    caller.may_touch_all()?;
     let found = match id.parse() {
         Ok(id) => state.gate.store().delivery(caller.workspace, id).await?,
         Err(_) => None,
     };
-    let row = found.ok_or_else(|| Problem::not_found("there is no such delivery"))?;
+    let row = found
+        .filter(|row| caller.sees(&row.automation))
+        .ok_or_else(|| Problem::not_found("there is no such delivery"))?;
     let mut shown = delivery(&row);
-    let body = row.body.unwrap_or_default();
-    match String::from_utf8(body) {
-        Ok(text) => shown["body"] = text.into(),
-        Err(e) => shown["body_base64"] = data_encoding::BASE64.encode(e.as_bytes()).into(),
-    }
+    show_bytes(&mut shown, "body", row.body.as_deref().unwrap_or_default());
     Ok(Json(shown))
 }
 
-fn delivery(row: &DeliveryRow) -> Value {
+/// Bytes as they came: as text, or in base64 under a name that says so.
+pub(crate) fn show_bytes(into: &mut Value, name: &str, bytes: &[u8]) {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => into[name] = text.into(),
+        Err(_) => into[format!("{name}_base64")] = data_encoding::BASE64.encode(bytes).into(),
+    }
+}
+
+pub(crate) fn delivery(row: &DeliveryRow) -> Value {
     json!({
         "id": row.id,
         "source": row.source,
@@ -174,12 +178,4 @@ fn delivery(row: &DeliveryRow) -> Value {
         "reason": row.reason,
         "settled_at": row.settled_at,
     })
-}
-
-pub(crate) async fn audit(State(state): State<Arc<AppState>>, caller: Caller, uri: Uri) -> Answered {
-    caller.may_touch_all()?;
-    let mut fields = Fields::query(&uri)?;
-    let (before, limit) = paging(&mut fields)?;
-    fields.finish("cursor, limit")?;
-    Ok(page("audit", state.gate.store().audit(caller.workspace, before, limit).await?, |row| json!(row)))
 }

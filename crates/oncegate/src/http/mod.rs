@@ -2,40 +2,51 @@
 
 mod acts;
 mod answer;
+pub(crate) mod api_tokens;
+mod audit;
 mod auth;
 mod budget;
 mod claims;
 mod connection;
+mod doors;
+mod dossier;
+mod failures;
 mod finish;
+mod forgetting;
 pub(crate) mod form;
 mod health;
 pub(crate) mod input;
 mod intake;
+mod lines;
 mod lists;
 mod openapi;
+mod peer;
 pub(crate) mod problem;
+pub(crate) mod routes;
 pub(crate) mod server;
 mod tokens;
 mod upkeep;
 mod watch;
+mod workspaces;
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::State;
 use axum::middleware;
 use axum::response::Response;
-use axum::routing::{get, post};
 use http::HeaderValue;
-use oncegate_core::access::Right;
+use ipnet::IpNet;
+use oncegate_core::key::Workspace;
 use oncegate_core::limits;
 use oncegate_runner::gatekeeper::Gatekeeper;
+use oncegate_store::StoreError;
 use tokio::sync::Semaphore;
 
 use crate::backups::Backups;
-use crate::config::Source;
 use crate::metrics::Metrics;
+pub(crate) use doors::Doors;
+use failures::Failures;
 pub(crate) use finish::without_controls;
 use health::Health;
 pub(crate) use intake::identified;
@@ -46,11 +57,16 @@ use watch::RequestIds;
 /// What every handler sees.
 pub(crate) struct AppState {
     pub(crate) gate: Arc<Gatekeeper>,
-    pub(crate) sources: HashMap<String, Source>,
+    pub(crate) doors: Doors,
     /// Where the URLs in answers point to, without a slash at the end.
     pub(crate) base_url: String,
+    /// Whose word on a caller's address is taken.
+    pub(crate) trusted_proxies: Vec<IpNet>,
+    /// The number of the token that ONCEGATE_ADMIN_TOKEN brought.
+    pub(crate) preset_token: Option<i64>,
     pub(crate) tokens: KnownTokens,
     pub(crate) backups: Arc<Backups>,
+    failures: Failures,
     /// Turns of large bodies, whose check and parsing take a core and memory.
     large_bodies: Arc<Semaphore>,
     pub(crate) health: Health,
@@ -60,22 +76,45 @@ pub(crate) struct AppState {
 impl AppState {
     pub(crate) fn new(
         gate: Arc<Gatekeeper>,
-        sources: HashMap<String, Source>,
+        doors: Doors,
         base_url: String,
+        trusted_proxies: Vec<IpNet>,
+        preset_token: Option<i64>,
         metrics: Arc<Metrics>,
         backups: Arc<Backups>,
     ) -> Self {
         let large_bodies = Arc::new(Semaphore::new(limits::LARGE_BODIES_AT_WORK_MAX));
+        let (tokens, failures) = (KnownTokens::default(), Failures::default());
         Self {
             gate,
-            sources,
+            doors,
             base_url,
-            tokens: KnownTokens::default(),
+            trusted_proxies,
+            preset_token,
+            tokens,
             backups,
+            failures,
             large_bodies,
             health: Health::new(metrics),
             request_ids: RequestIds::new(),
         }
+    }
+
+    /// Writes down when tokens were last used, and the failed authentications that are an hour old, or all of them.
+    ///
+    /// # Errors
+    /// The store's. What was to be written is lost then: it is not worth keeping the server's memory full of it.
+    pub(crate) async fn write_uses(&self, all: bool) -> Result<(), StoreError> {
+        let store = self.gate.store();
+        let used = self.tokens.take_used();
+        if !used.is_empty() {
+            store.touch_tokens(used).await?;
+        }
+        let failed = self.failures.take(store.now().wall, all);
+        if !failed.is_empty() {
+            store.note_deeds(Workspace::DEFAULT, failed).await?;
+        }
+        Ok(())
     }
 }
 
@@ -90,54 +129,21 @@ async fn stamp(State(state): State<Arc<AppState>>, mut response: Response) -> Re
     response
 }
 
-/// Every address this server answers at. The numbers of `/metrics` tell how much business there is, so they are for
+/// Answers at every address of the table. The numbers of `/metrics` tell how much business there is, so they are for
 /// everybody only if somebody said so.
 pub(crate) fn router(state: Arc<AppState>, metrics_public: bool) -> Router {
-    let with = |right| middleware::from_fn_with_state((Arc::clone(&state), right), auth::require);
-    let metrics = match metrics_public {
-        true => Router::new().route("/metrics", get(health::metrics)),
-        false => Router::new().route("/metrics", get(health::metrics_for)).route_layer(with(Right::Read)),
-    };
-    let claiming = Router::new().route("/v1/claims", post(claims::claim)).route_layer(with(Right::Claim));
-    let reading = Router::new()
-        .route("/v1/claims", get(lists::claims))
-        .route("/v1/claims/{id}", get(lists::claim))
-        .route("/v1/inbox", get(lists::inbox))
-        .route("/v1/rejected", get(lists::rejected))
-        .route("/v1/rejected/{id}", get(lists::rejected_one))
-        .route("/v1/audit", get(lists::audit))
-        .route("/v1/recovery", get(upkeep::recovery))
-        .route_layer(with(Right::Read));
-    let acting = Router::new()
-        .route("/v1/claims/{id}/reset", post(acts::reset))
-        .route("/v1/claims/{id}/run-now", post(acts::run_now))
-        .route("/v1/claims/{id}/mark-error", post(acts::mark_error))
-        .route("/v1/claims/{id}/mark-done", post(acts::mark_done))
-        .route("/v1/claims/{id}/dismiss", post(acts::dismiss))
-        .route("/v1/automations/{name}/pause", post(acts::pause))
-        .route("/v1/automations/{name}/resume", post(acts::resume))
-        .route("/v1/rejected/{id}/release", post(intake::release))
-        .route_layer(with(Right::Act));
-    let upkeep = Router::new()
-        .route("/v1/backup", get(upkeep::backups).post(upkeep::back_up))
-        .route("/v1/recovery/end", post(upkeep::end_recovery))
-        .route_layer(with(Right::Administer));
-    // These carry the claim's own token. GET and HEAD never act: link previews and browsers send them.
-    let capability = Router::new()
-        .route("/v1/claims/{id}/done", post(finish::done))
-        .route("/v1/claims/{id}/error", post(finish::error))
-        .route("/v1/claims/{id}/heartbeat", post(finish::heartbeat));
-    Router::new()
-        .merge(claiming)
-        .merge(reading)
-        .merge(acting)
-        .merge(upkeep)
-        .merge(capability)
-        .merge(metrics)
-        .route("/in/{source}", post(intake::deliver))
-        .route("/openapi.json", get(openapi::openapi))
-        .route("/healthz", get(health::healthz))
-        .route("/readyz", get(health::readyz))
+    let mut router = Router::new();
+    for route in routes::routes(metrics_public) {
+        let handler = match route.needs.bearer() {
+            true => route.handler.route_layer(middleware::from_fn_with_state(
+                (Arc::clone(&state), route.needs),
+                auth::require,
+            )),
+            false => route.handler,
+        };
+        router = router.route(route.path, handler);
+    }
+    router
         .method_not_allowed_fallback(async || Problem::method_not_allowed(WRONG_METHOD))
         .fallback(async || Problem::not_found("no page or call has this address"))
         .layer(middleware::map_response_with_state(Arc::clone(&state), stamp))

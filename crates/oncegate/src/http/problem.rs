@@ -42,6 +42,7 @@ codes! {
     missing_credentials = UNAUTHORIZED, "A token is needed";
     invalid_credentials = UNAUTHORIZED, "The token is not known";
     invalid_signature = UNAUTHORIZED, "The signature does not verify";
+    too_many_failures = TOO_MANY_REQUESTS, "Too many failed authentications";
     forbidden = FORBIDDEN, "The token may not do this";
     invalid_token = FORBIDDEN, "This token does not belong to this claim";
     not_found = NOT_FOUND, "There is no such thing";
@@ -57,6 +58,10 @@ codes! {
     already_running = CONFLICT, "It is running or waiting to run already";
     payload_removed = CONFLICT, "The payload was removed";
     no_runner = CONFLICT, "oncegate does not hold this work";
+    last_admin = CONFLICT, "Nobody could administer this server any more";
+    still_live = CONFLICT, "Something of it is live";
+    still_declared = CONFLICT, "The configuration declares it";
+    limit_reached = CONFLICT, "There are too many of them";
     body_too_large = PAYLOAD_TOO_LARGE, "The body is too large";
     unsupported_content_type = UNSUPPORTED_MEDIA_TYPE, "The body's type is not understood";
     invalid_field = UNPROCESSABLE_ENTITY, "A field is missing or wrong";
@@ -72,6 +77,11 @@ impl Problem {
         // It may be as long, and hold what, the caller pleased.
         let name = told(name);
         Self::invalid_field(format!("{name}: {rule}")).with("field", name)
+    }
+
+    /// Whether a claim's token was wrong.
+    pub(crate) fn is_invalid_token(&self) -> bool {
+        self.code == "invalid_token"
     }
 
     /// The same problem with one more member.
@@ -111,6 +121,7 @@ impl IntoResponse for Problem {
             "detail": self.detail,
             "code": self.code,
         });
+        let wait = self.extra.get("retry_after_s").and_then(Value::as_u64);
         if let Value::Object(members) = &mut document {
             members.extend(self.extra);
             if let Some(id) = request_id() {
@@ -124,6 +135,9 @@ impl IntoResponse for Problem {
         // A provider whose signature is wrong cannot mend that with a bearer token.
         if self.status == StatusCode::UNAUTHORIZED && self.code != "invalid_signature" {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        if let Some(seconds) = wait {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
         if self.status == StatusCode::SERVICE_UNAVAILABLE {
             headers.insert(header::RETRY_AFTER, HeaderValue::from_static("5"));

@@ -23,6 +23,7 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use super::budget::Share;
 use super::connection::{Arriving, Phase, Socket};
+use super::peer::Peer;
 use super::problem::Problem;
 
 /// What the server grants to those who call it.
@@ -109,11 +110,12 @@ pub(crate) async fn run(
         };
         // Small answers must not wait for an acknowledgement. A socket that is gone already shows that soon enough.
         let _ = tcp.set_nodelay(true);
+        let peer = Peer(tcp.peer_addr().ok().map(|address| address.ip()));
         let phase = Arc::new(Phase::default());
         let socket = TokioIo::new(Socket::new(tcp, &phase, limits));
         let (router, budget) = (router.clone(), Arc::clone(&budget));
         let service = service_fn(move |request| {
-            answer(router.clone(), Share::new(&budget), Arc::clone(&phase), request)
+            answer(router.clone(), Share::new(&budget), Arc::clone(&phase), peer, request)
         });
         let connection = graceful.watch(http.serve_connection(socket, service));
         connections.spawn(async move {
@@ -158,11 +160,13 @@ async fn answer(
     router: TowerToHyperService<Router>,
     share: Arc<Share>,
     phase: Arc<Phase>,
+    peer: Peer,
     request: Request<Incoming>,
 ) -> Result<Response, Infallible> {
     let _busy = phase.begin();
     let mut request = request.map(|body| Body::new(Arriving::new(body, &phase)));
     request.extensions_mut().insert(Arc::clone(&share));
+    request.extensions_mut().insert(peer);
     let path = request.uri().path();
     let is_api = path.strip_prefix("/v1").is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
     let mut response = match is_text(path) {

@@ -288,7 +288,7 @@ json:
 ",
     );
     let config = read(&fine).unwrap_or_else(|e| panic!("{e}\n{fine}"));
-    let automation = config.automations.values().next().unwrap();
+    let automation = config.default.automations.values().next().unwrap();
     let told = format!("{:?}", automation.flow);
     assert!(told.contains("Number(-2)") && told.contains("Number(1.5)") && told.contains("Null"), "{told}");
 }
@@ -421,8 +421,11 @@ sources:
 ";
     let config = read(yaml).unwrap_or_else(|e| panic!("{e}"));
     assert_eq!(config.public_url.as_deref(), Some("https://gate.example.com"));
-    assert_eq!((config.sources.len(), config.automations.len(), config.concurrency), (1, 1, Some(8)));
-    assert_eq!(config.sources["hook"].secrets.len(), 2);
+    assert_eq!(
+        (config.default.sources.len(), config.default.automations.len(), config.concurrency),
+        (1, 1, Some(8))
+    );
+    assert_eq!(config.default.sources["hook"].secrets.len(), 2);
     assert!(!format!("{config:?}").contains("hook-secret"));
 }
 
@@ -432,4 +435,40 @@ async fn finish_at_claim_remembers_the_first_claim_as_done() {
     let first = gate.api.claim("toast", "t_1").await;
     assert_eq!((first.words().as_str(), first.processing_state.as_str()), ("run first", "done"));
     gate.api.claim("toast", "t_1").await.is("stop duplicate");
+}
+
+#[test]
+fn of_workspaces_and_proxies() {
+    let acme = |text: &str| format!("workspaces:\n  acme:\n{}", indented(text, 4));
+    check(
+        acme,
+        &[
+            ("automations: { welcome: { ttl: ^10 } }", "has no unit"),
+            ("automations: { welcome: { ttl: ^2h } }", "workspace `acme`: automation `welcome`: ttl of 2h"),
+            ("^colour: red", "`colour` is not known here"),
+            (
+                "sources: { hook: { provider: tally, automation: ^welcome, secret: env:HOOK } }",
+                "workspace `acme`: the source `hook` sends to the automation `welcome`, which is not declared",
+            ),
+            ("automations: { a: {}, b: { was: [^a] } }", "an old name belongs to one automation"),
+        ],
+    );
+    check(
+        str::to_owned,
+        &[
+            ("workspaces: { ^Acme: {} }", "the workspace `Acme` must be 1 to 64 lower-case letters"),
+            ("workspaces: { ^default: {} }", "the workspace `default` is the top of the file"),
+            (
+                "trusted_proxies: [127.0.0.1, ^nginx]",
+                "`nginx` is not an address or a network; write e.g. 127.0.0.1",
+            ),
+            ("trusted_proxies: [^10.0.0.0/33]", "is not an address or a network"),
+        ],
+    );
+    // What one declares is no concern of another.
+    let two = "automations: { a: {}, b: {} }\nworkspaces: { acme: { automations: { b: { was: [a] } } } }";
+    let config = read(two).unwrap();
+    assert_eq!(config.default.automations.len(), 2);
+    let [(name, declared)] = &config.workspaces[..] else { panic!("{:?}", config.workspaces) };
+    assert_eq!((name.as_str(), declared.renamed.len()), ("acme", 1));
 }

@@ -6,6 +6,7 @@
     reason = "a test that cannot go on fails; helpers are tests too"
 )]
 
+mod access;
 mod api;
 mod bad_input;
 mod cases;

@@ -41,7 +41,7 @@ fn forged(n: u32) -> UnverifiedCall {
 async fn waiting(bench: &Bench) -> Vec<DeliveryRow> {
     let (mut rows, mut before) = (Vec::new(), None);
     loop {
-        let page = bench.rejected(WS, before, 300).await.unwrap();
+        let page = bench.rejected(WS, None, before, 300).await.unwrap();
         rows.extend(page.rows);
         before = page.next;
         if before.is_none() {
@@ -125,7 +125,7 @@ async fn a_request_is_stored_whole_or_not_at_all() {
             AdmitCall { workspace: Workspace(77), ..request(vec![event("", "a"), event("k", "b")]) };
         assert!(bench.admit(nowhere).await.is_err());
         assert!(
-            bench.rejected(Workspace(77), None, 10).await.unwrap().rows.is_empty(),
+            bench.rejected(Workspace(77), None, None, 10).await.unwrap().rows.is_empty(),
             "the first event neither"
         );
         let unknown = AdmitCall {
@@ -159,7 +159,7 @@ async fn a_rejected_event_is_released_once_even_if_pressed_by_many_at_once() {
         assert_eq!((row.verdict.as_str(), row.settled_at), ("released", Some(MORNING)));
         let audit = bench.audit(WS, None, 10).await.unwrap().rows;
         assert_eq!(audit.iter().filter(|r| r.action == "release").count(), 1);
-        assert!(bench.rejected(WS, None, 10).await.unwrap().rows.is_empty());
+        assert!(bench.rejected(WS, None, None, 10).await.unwrap().rows.is_empty());
     }
 }
 
@@ -167,13 +167,13 @@ async fn a_rejected_event_is_released_once_even_if_pressed_by_many_at_once() {
 async fn a_bad_signature_is_kept_apart_and_can_be_released() {
     for bench in benches() {
         let id = bench.keep_unverified(forged(1)).await.unwrap();
-        let page = bench.rejected(WS, None, 10).await.unwrap();
+        let page = bench.rejected(WS, None, None, 10).await.unwrap();
         assert_eq!(page.rows.len(), 1);
         assert_eq!((page.rows[0].id, page.rows[0].body.as_ref()), (id, None), "lists carry no bodies");
         let row = bench.delivery(WS, id).await.unwrap().unwrap();
         assert_eq!((row.verdict.as_str(), row.received_at), ("unverified", MORNING));
         assert_eq!((row.body, row.headers), (Some(b"1".to_vec()), Some(forged(1).headers)));
-        let counts = bench.counts(WS).await.unwrap();
+        let counts = bench.counts(WS, None).await.unwrap();
         assert!(counts.contains(&(InboxList::Rejected, 1)), "{counts:?}");
         assert!(matches!(bench.admit(releasing(id, "k")).await.unwrap()[..], [Admitted::Accepted { .. }]));
     }
@@ -470,7 +470,7 @@ async fn a_bad_signature_is_forgotten_after_seven_days_and_a_rejected_event_is_n
         for (after, left) in [(limits::UNVERIFIED_KEPT_FOR, 2), (SECOND, 1), (DAY * 400, 1)] {
             bench.clock.advance(after);
             bench.reap(100).await.unwrap();
-            assert_eq!(bench.rejected(WS, None, 10).await.unwrap().rows.len(), left, "{after:?}");
+            assert_eq!(bench.rejected(WS, None, None, 10).await.unwrap().rows.len(), left, "{after:?}");
         }
     }
 }

@@ -132,7 +132,7 @@ async fn every_list_holds_exactly_the_claims_that_the_core_puts_there() {
                     ever.insert(list);
                 }
             }
-            let counts = bench.counts(WS).await.unwrap();
+            let counts = bench.counts(WS, None).await.unwrap();
             assert_eq!(counts.iter().map(|(l, _)| *l).collect::<Vec<_>>(), InboxList::ALL);
             for (list, count) in counts {
                 let expected = expected.remove(list.as_str()).unwrap_or_default();

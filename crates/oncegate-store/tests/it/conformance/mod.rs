@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use oncegate_core::access::WorkspaceName;
 use oncegate_core::claim::{Boot, Holder};
 use oncegate_core::decide::{Decision, Request, Start};
 use oncegate_core::fingerprint::Fingerprint;
@@ -26,6 +27,7 @@ mod finishing;
 mod intake;
 mod lists;
 mod model;
+mod privacy;
 mod records;
 mod steps;
 mod time;
@@ -100,7 +102,10 @@ impl Bench {
 
     /// Makes workspaces until there is this one.
     pub(crate) async fn add_workspace(&self, workspace: Workspace) {
-        let made = self.store().add_workspace(format!("client {}", workspace.0), "mia".into()).await;
+        let made = self
+            .store()
+            .add_workspace(workspace_name(&format!("client-{}", workspace.0)), "mia".into())
+            .await;
         assert_eq!(made.unwrap(), (workspace, true));
     }
 
@@ -323,4 +328,8 @@ impl Rng {
 /// A claim of the default workspace.
 pub(crate) fn ours(id: ClaimId) -> ClaimRef {
     ClaimRef { workspace: WS, id }
+}
+
+pub(crate) fn workspace_name(text: &str) -> WorkspaceName {
+    WorkspaceName::try_from(text).unwrap()
 }

@@ -34,7 +34,7 @@ async fn the_vitals_add_up_what_the_lists_of_all_workspaces_hold() {
         for list in InboxList::ALL {
             let mut sum = 0;
             for workspace in [WS, THEIRS] {
-                let counts = bench.counts(workspace).await.unwrap();
+                let counts = bench.counts(workspace, None).await.unwrap();
                 sum += counts.iter().find(|(l, _)| *l == list).unwrap().1;
             }
             let standing = vitals.inbox.iter().find(|s| s.list == list).unwrap();

@@ -37,7 +37,7 @@ async fn pausing_lists_and_audit_stay_in_their_workspace() {
         assert_eq!(bench.answer(caller("k")).await, "stop paused");
         assert_eq!(bench.answer(caller("k").within(THEIRS)).await, "run first");
         assert!(bench.audit(THEIRS, None, 10).await.unwrap().rows.is_empty());
-        let total = async |ws| bench.counts(ws).await.unwrap().iter().map(|(_, n)| n).sum::<u64>();
+        let total = async |ws| bench.counts(ws, None).await.unwrap().iter().map(|(_, n)| n).sum::<u64>();
         assert_eq!((total(WS).await, total(THEIRS).await), (1, 0));
     }
 }
@@ -67,7 +67,7 @@ async fn a_rejected_event_is_neither_seen_nor_released_from_another_workspace() 
             panic!("it has no identity")
         };
         assert!(bench.delivery(THEIRS, delivery).await.unwrap().is_none());
-        assert!(bench.rejected(THEIRS, None, 10).await.unwrap().rows.is_empty());
+        assert!(bench.rejected(THEIRS, None, None, 10).await.unwrap().rows.is_empty());
         assert!(bench.admit(request(THEIRS, Some("k"), Some(delivery))).await.unwrap().is_empty());
         assert_eq!(bench.delivery(WS, delivery).await.unwrap().unwrap().verdict, "rejected");
         assert_eq!(bench.admit(request(WS, Some("k"), Some(delivery))).await.unwrap().len(), 1);

@@ -11,7 +11,7 @@ use super::trouble::Trouble;
 
 /// Why, and who.
 #[derive(Clone, Debug, clap::Args)]
-pub(super) struct Why {
+pub(in crate::cli) struct Why {
     /// Why; it stands in the history and in the audit.
     #[arg(long)]
     reason: String,

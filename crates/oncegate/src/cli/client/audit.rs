@@ -6,11 +6,29 @@ use super::super::ending::Failure;
 use super::super::term::table::{Cell, Column, Shrink, table};
 use super::super::term::text::clean;
 use super::super::term::{self, Screen, Style, age};
-use super::gate::{Connection, print_json};
+use super::gate::{Asked, Connection, print_json};
 use super::list::Pages;
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Args {
+    /// Only what this person or token did, e.g. `mia` or `token:admin`.
+    #[arg(long, value_name = "WHO")]
+    actor: Option<String>,
+    /// Only this act, e.g. `reset` or `token_made`.
+    #[arg(long, value_name = "WHAT")]
+    action: Option<String>,
+    /// Only what was done to this: a claim's id, an automation, a token.
+    #[arg(long, value_name = "WHAT")]
+    subject: Option<String>,
+    /// Only from then on: a time, or how long ago, e.g. `7d`.
+    #[arg(long, value_name = "WHEN")]
+    since: Option<String>,
+    /// Only before then.
+    #[arg(long, value_name = "WHEN")]
+    until: Option<String>,
+    /// Every row as a file, on stdout.
+    #[arg(long, value_name = "FORMAT", value_parser = ["csv", "jsonl"], conflicts_with_all = ["limit", "all", "json"])]
+    export: Option<String>,
     /// Rows at most.
     #[arg(long, value_name = "ROWS", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=500))]
     limit: u32,
@@ -24,7 +42,19 @@ pub(in crate::cli) struct Args {
 pub(super) async fn run(args: Args) -> Result<u8, Failure> {
     let gate = args.connection.open()?;
     let screen = Screen::stdout();
-    let pages = Pages { path: &["v1", "audit"], name: "audit", query: &[] };
+    let query = [
+        ("actor", args.actor),
+        ("action", args.action),
+        ("subject", args.subject),
+        ("since", args.since),
+        ("until", args.until),
+        ("format", args.export.clone()),
+    ];
+    if args.export.is_some() {
+        gate.file(&["v1", "audit"], Asked::Get(&query)).await?;
+        return Ok(0);
+    }
+    let pages = Pages { path: &["v1", "audit"], name: "audit", query: &query };
     let (rows, text) = match args.all {
         true => {
             let (rows, _) = pages.all(&gate).await?;
@@ -41,7 +71,9 @@ pub(super) async fn run(args: Args) -> Result<u8, Failure> {
         return Ok(0);
     }
     if rows.is_empty() {
-        term::write("Nobody has done anything yet.\n");
+        let filtered = query.iter().any(|(_, value)| value.is_some());
+        let text = if filtered { "No act fits.\n" } else { "Nobody has done anything yet.\n" };
+        term::write(text);
         return Ok(0);
     }
     let columns = [

@@ -26,6 +26,9 @@ pub(super) struct Connection {
     /// A file that holds the API token; without it the token is taken from ONCEGATE_TOKEN.
     #[arg(long, env = "ONCEGATE_TOKEN_FILE", value_name = "FILE")]
     token_file: Option<String>,
+    /// Act in this workspace; only the server's admins may.
+    #[arg(long, env = "ONCEGATE_WORKSPACE", value_name = "NAME")]
+    workspace: Option<String>,
     /// Print the gate's JSON instead of text for people.
     #[arg(long)]
     pub(super) json: bool,
@@ -41,7 +44,16 @@ pub(super) struct Gate {
     http: reqwest::Client,
     base: Url,
     token: Option<Secret>,
+    workspace: Option<String>,
     pub(super) json: bool,
+}
+
+/// How a file is asked for.
+pub(super) enum Asked<'a> {
+    /// With these parameters; those without a value are left out.
+    Get(&'a [(&'a str, Option<String>)]),
+    /// With these fields.
+    Post(&'a Value),
 }
 
 /// What the gate answered.
@@ -75,7 +87,8 @@ impl Connection {
                 .map(|token| Secret::new(token.trim())),
         };
         let http = oncegate_connect::gate_client(is_own_machine(&base)).map_err(|e| e.to_string())?;
-        Ok(Gate { http, base, token, json: self.json })
+        let workspace = self.workspace.clone().filter(|name| !name.trim().is_empty());
+        Ok(Gate { http, base, token, workspace, json: self.json })
     }
 }
 
@@ -142,27 +155,67 @@ impl Gate {
 
     fn signed(&self, method: Method, url: Url) -> RequestBuilder {
         let request = self.http.request(method, url);
+        let request = match &self.workspace {
+            Some(name) => request.header("oncegate-workspace", name.trim()),
+            None => request,
+        };
         match &self.token {
             Some(token) => bearer(request, token),
             None => request,
         }
     }
 
+    /// A file that the gate makes while it sends it: written to stdout as it comes. It is whole when this returns.
+    pub(super) async fn file(&self, path: &[&str], asked: Asked<'_>) -> Result<(), Trouble> {
+        let request = match asked {
+            Asked::Get(query) => {
+                let mut url = self.url(path);
+                let given = query.iter().filter_map(|(name, value)| Some((name, value.as_ref()?)));
+                url.query_pairs_mut().extend_pairs(given);
+                self.signed(Method::GET, url)
+            }
+            Asked::Post(fields) => with_json(self.signed(Method::POST, self.url(path)), fields),
+        };
+        let mut response = request.send().await.map_err(|e| self.lost(&e))?;
+        if !response.status().is_success() {
+            return Err(self.refused(response).await);
+        }
+        let (screen, mut line) = (Screen::stdout(), vec![]);
+        while let Some(chunk) = response.chunk().await.map_err(|e| self.lost(&e))? {
+            line.extend_from_slice(&chunk);
+            let whole = line.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+            let text = String::from_utf8(line.drain(..whole).collect());
+            let text = text.map_err(|_| Trouble::Stranger(self.name()))?;
+            match screen.terminal {
+                true => term::write(&text::clean_json(&text)),
+                false => term::write(&text),
+            }
+        }
+        match line.is_empty() {
+            true => Ok(()),
+            false => Err(Trouble::Stranger(self.name())),
+        }
+    }
+
+    async fn refused(&self, response: reqwest::Response) -> Trouble {
+        let (status, headers) = (response.status().as_u16(), response.headers().clone());
+        match self.read(response).await {
+            Ok(text) => {
+                let body = serde_json::from_str(&text).unwrap_or(Value::Null);
+                Trouble::Refused(Box::new(Refused::read(status, &headers, body, &self.name())))
+            }
+            Err(trouble) => trouble,
+        }
+    }
+
     async fn send(&self, request: RequestBuilder) -> Result<Answer, Trouble> {
         let response = request.timeout(ANSWER_MAX).send().await.map_err(|e| self.lost(&e))?;
-        let status = response.status();
+        if !response.status().is_success() {
+            return Err(self.refused(response).await);
+        }
         let headers = response.headers().clone();
         let text = self.read(response).await?;
         let body = serde_json::from_str(&text);
-        if !status.is_success() {
-            let body = body.unwrap_or(Value::Null);
-            return Err(Trouble::Refused(Box::new(Refused::read(
-                status.as_u16(),
-                &headers,
-                body,
-                &self.name(),
-            ))));
-        }
         match body {
             Ok(body) => Ok(Answer { text, body, now: now(&headers) }),
             Err(_) => Err(Trouble::Stranger(self.name())),

@@ -1,5 +1,6 @@
 //! The verbs that talk to a gate which runs: all of them are calls of its API.
 
+mod access;
 mod acts;
 mod audit;
 mod claim;
@@ -8,6 +9,7 @@ mod gate;
 mod inbox;
 mod list;
 mod once;
+mod persons;
 mod show;
 mod target;
 mod trouble;
@@ -70,8 +72,25 @@ pub(super) enum Verb {
     #[command(after_help = "Example:\n  oncegate resume welcome-mail --reason 'cleaned up'")]
     Resume(acts::Automation),
     /// What people did: who, what, when, why.
-    #[command(after_help = "Examples:\n  oncegate audit\n  oncegate audit --all --json")]
+    #[command(
+        after_help = "Examples:\n  oncegate audit\n  oncegate audit --actor mia --since 7d\n  oncegate audit --export csv > audit.csv"
+    )]
     Audit(audit::Args),
+    /// API tokens: list, create, revoke.
+    #[command(
+        subcommand,
+        after_help = "Example:\n  oncegate token create Mia --role operator --expires-in 90d"
+    )]
+    Token(access::Token),
+    /// Workspaces, one per client or team: list, create, export, delete.
+    #[command(subcommand, after_help = "Example:\n  oncegate workspace create acme")]
+    Workspace(access::Workspace),
+    /// Hand out everything that is kept of one person, as JSON lines.
+    #[command(after_help = "Example:\n  oncegate person --match email=ann@example.com > ann.jsonl")]
+    Person(persons::Hand),
+    /// Forget one person, or one key; counts first, then asks for `--yes`.
+    #[command(after_help = FORGET)]
+    Forget(persons::Forget),
 }
 
 const CLAIM: &str = "\
@@ -100,6 +119,14 @@ Examples:
   oncegate list --inbox error --automation welcome-mail
   oncegate list --state done --all --json";
 
+const FORGET: &str = "\
+Examples:
+  oncegate forget --match email=ann@example.com --reason 'ticket 4711'
+  oncegate forget --match email=ann@example.com --reason 'ticket 4711' --yes
+  oncegate forget --automation welcome-mail --key contact-form:8812 --reason 'ticket 4711' --yes
+
+The reason stands in the audit for ever: write a ticket's number, not the person's name.";
+
 const RESET: &str = "\
 Examples:
   oncegate reset welcome-mail contact-form:8812 --reason 'the CRM is back'
@@ -122,5 +149,9 @@ pub(super) async fn run(verb: Verb) -> Result<u8, Failure> {
         Verb::Pause(args) => acts::set_paused(args, "pause").await,
         Verb::Resume(args) => acts::set_paused(args, "resume").await,
         Verb::Audit(args) => audit::run(args).await,
+        Verb::Token(verb) => access::token(verb).await,
+        Verb::Workspace(verb) => access::workspace(verb).await,
+        Verb::Person(args) => persons::hand(args).await,
+        Verb::Forget(args) => persons::forget(args).await,
     }
 }

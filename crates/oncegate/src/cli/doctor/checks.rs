@@ -42,8 +42,8 @@ pub(super) fn configuration(configuration: &Configuration) -> Finding {
             format!(
                 "{}: {} source(s), {} automation(s)",
                 path.display(),
-                config.sources.len(),
-                config.automations.len()
+                config.all().map(|d| d.sources.len()).sum::<usize>(),
+                config.all().map(|d| d.automations.len()).sum::<usize>()
             ),
         ),
         Some((_, Err(why))) => Finding::problem(
@@ -60,7 +60,7 @@ pub(super) fn public_url(configuration: &Configuration) -> Finding {
         return Finding::skipped(NAME, "no configuration to look at");
     };
     let Some(url) = &config.public_url else {
-        return match config.sources.is_empty() {
+        return match config.all().all(|d| d.sources.is_empty()) {
             true => Finding::skipped(NAME, "not set; only needed to be reached from other machines"),
             false => Finding::warn(
                 NAME,

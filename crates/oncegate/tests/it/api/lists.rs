@@ -139,8 +139,8 @@ async fn audit_and_rejected_have_pages_too() {
     }
     // A misspelt name would stand still while the real one runs on.
     gate.api.pause("a00").await.problem(404, "not_found");
-    // The first token was made at the start.
-    for (path, name, rows) in [("/v1/rejected?limit=2", "rejected", 5), ("/v1/audit?limit=2", "audit", 6)] {
+    // The first token was made at the start, which found a configuration.
+    for (path, name, rows) in [("/v1/rejected?limit=2", "rejected", 5), ("/v1/audit?limit=2", "audit", 7)] {
         let found = pages(&gate, path, name).await;
         assert_eq!(found.iter().map(Vec::len).sum::<usize>(), rows, "{name}");
         let ids: Vec<_> = found.concat().iter().map(|row| row["id"].as_i64().unwrap()).collect();

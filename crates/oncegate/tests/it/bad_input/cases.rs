@@ -38,7 +38,8 @@ fn ttls() -> [(Value, Option<&'static str>); 16] {
 fn c35_a_declared_ttl_is_a_number_with_a_unit_within_its_range() {
     let read = |yaml: &str| {
         let read = config::parse(yaml, Path::new("oncegate.yaml"), &Vars([].into()));
-        read.map(|config| config.automations.values().next().unwrap().policy.ttl).map_err(|e| e.to_string())
+        read.map(|config| config.default.automations.values().next().unwrap().policy.ttl)
+            .map_err(|e| e.to_string())
     };
     for (ttl, refused) in ttls() {
         for written in [ttl.to_string(), ttl.to_string().replace('"', "")] {

@@ -3,6 +3,7 @@
 
 mod acting;
 mod exits;
+mod granting;
 mod hostile;
 mod offline;
 mod once;

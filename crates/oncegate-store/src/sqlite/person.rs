@@ -1,0 +1,194 @@
+//! Everything that is kept of a claim or a delivery, and forgetting it.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use oncegate_core::claim::{Claim, State};
+use oncegate_core::key::{ClaimRef, IdempotencyKey, Workspace};
+use oncegate_core::limits;
+use oncegate_core::person::Person;
+use rusqlite::{Connection, params};
+
+use super::row::{self, Extra};
+use super::store::{Shared, SqliteStore};
+use super::transition::{Context, judged};
+use super::writer::Manner;
+use super::{audit, intake, queries};
+use crate::StoreError;
+use crate::api::{DeliveryRow, StepCall};
+use crate::person::{ClaimDossier, Dossier, Forget, Forgotten, Place, Privacy};
+
+fn page(
+    db: &Connection,
+    shared: &Shared,
+    workspace: Workspace,
+    who: Option<&Person>,
+    from: Place,
+) -> Result<(Vec<Dossier>, Option<Place>), StoreError> {
+    let rows = limits::DOSSIERS_PER_QUERY;
+    match from {
+        Place::Claims(after) => {
+            let (claims, next) = claims(db, workspace, after, rows)?;
+            let mut found = vec![];
+            for id in claims {
+                // One bad row never stops an export; the log names it.
+                match claim(db, shared, id) {
+                    Ok(Some(dossier)) if who.is_none_or(|who| names_claim(who, &dossier)) => {
+                        found.push(Dossier::Claim(Box::new(dossier)));
+                    }
+                    Ok(_) => {}
+                    Err(error) => tracing::error!(%error, "a claim is left out of an export"),
+                }
+            }
+            Ok((found, Some(next.map_or(Place::Deliveries(0), Place::Claims))))
+        }
+        Place::Deliveries(after) => {
+            let (mut found, next) = intake::loose_deliveries(db, workspace, after, rows)?;
+            found.retain(|row| who.is_none_or(|who| names_delivery(who, row)));
+            let found = found.into_iter().map(|row| Dossier::Delivery(Box::new(row))).collect();
+            Ok((found, next.map(Place::Deliveries)))
+        }
+    }
+}
+
+/// The workspace's claims among the `rows` after one, and the last row looked at.
+fn claims(
+    db: &Connection,
+    workspace: Workspace,
+    after: i64,
+    rows: u32,
+) -> Result<(Vec<ClaimRef>, Option<i64>), StoreError> {
+    let mut statement = db
+        .prepare_cached("SELECT id, claim_id, workspace_id FROM claims WHERE id > ?1 ORDER BY id LIMIT ?2")?;
+    let (mut found, mut last) = (vec![], None);
+    let mut looked_at = statement.query(params![after, rows])?;
+    while let Some(r) = looked_at.next()? {
+        last = Some(r.get(0)?);
+        if r.get::<_, i64>(2)? == workspace.0 {
+            found.push(ClaimRef { workspace, id: oncegate_core::key::ClaimId(r.get(1)?) });
+        }
+    }
+    Ok((found, last))
+}
+
+fn claim(db: &Connection, shared: &Shared, id: ClaimRef) -> Result<Option<ClaimDossier>, StoreError> {
+    let (Some(stored), Some(work)) = (row::load(db, id)?, queries::work(db, id)?) else { return Ok(None) };
+    Ok(Some(ClaimDossier {
+        view: judged(stored, shared.now(), shared.boot),
+        work,
+        history: queries::history(db, id)?,
+        deliveries: intake::whole_deliveries(db, id)?,
+    }))
+}
+
+fn names_claim(who: &Person, dossier: &ClaimDossier) -> bool {
+    let ClaimDossier { view, work, history, deliveries } = dossier;
+    let text = |text: Option<&str>| text.is_some_and(|text| who.is_named_in(text));
+    let note = match &view.claim.state {
+        State::Error { note, .. } => Some(note.as_str()),
+        State::None { .. } | State::Processing(_) | State::Done { .. } => None,
+    };
+    let answered = |call: &StepCall| {
+        call.answer.as_deref().is_some_and(|body| who.is_in_body(body))
+            || text(call.note.as_deref())
+            || text(Some(&call.target))
+    };
+    let payload = work.payload.as_ref();
+    text(Some(view.key.as_str()))
+        || text(view.claim.record.as_ref().map(|r| r.as_str()))
+        || text(view.run_url.as_deref())
+        || text(note)
+        || view.result.as_ref().is_some_and(|result| who.is_in_body(result.as_bytes()))
+        || payload.is_some_and(|p| who.is_in_body(p.json.as_bytes()) || who.is_in_body(&p.body))
+        || work.steps.iter().any(answered)
+        || history.iter().any(|h| text(h.note.as_deref()) || text(Some(&h.actor)))
+        || deliveries.iter().any(|row| names_delivery(who, row))
+}
+
+fn names_delivery(who: &Person, row: &DeliveryRow) -> bool {
+    row.body.as_deref().is_some_and(|body| who.is_in_body(body))
+        || row.headers.as_deref().is_some_and(|headers| who.is_named_in(headers))
+        || row.reason.as_deref().is_some_and(|reason| who.is_named_in(reason))
+}
+
+impl Context<'_> {
+    fn forget(&self, workspace: Workspace, items: &[Forget]) -> Result<Vec<Forgotten>, StoreError> {
+        // What goes is overwritten in the file, not only unlinked. Only here: it costs a write per page.
+        self.db.pragma_update(None, "secure_delete", true)?;
+        let forgotten = items
+            .iter()
+            .map(|item| match item {
+                Forget::Claim(id) => self.forget_claim(*id),
+                Forget::Delivery(id) => self.forget_delivery(workspace, *id),
+            })
+            .collect();
+        self.db.pragma_update(None, "secure_delete", false)?;
+        forgotten
+    }
+
+    /// The row goes with all that hangs on it, and comes back with nothing of it but hash, state and dates: history
+    /// cannot be rewritten, only go with its claim.
+    fn forget_claim(&self, id: ClaimRef) -> Result<Forgotten, StoreError> {
+        let Some(stored) = row::load(self.db, id)? else { return Ok(Forgotten::Nothing) };
+        let claim = stored.view.claim;
+        let state = match claim.state {
+            State::Done { .. } => claim.state,
+            State::Error { at, cause, .. } => State::Error { at, due: None, cause, note: NOTE.into() },
+            State::None { .. } if claim.dismissed => State::None { due: None },
+            State::None { .. } | State::Processing(_) => return Ok(Forgotten::Live),
+        };
+        let dismissed = !matches!(state, State::Done { .. });
+        let left = Claim {
+            state,
+            dismissed,
+            // Tokens of before open nothing.
+            generation: claim.generation.saturating_add(1),
+            fingerprint: None,
+            record: None,
+            flow: false,
+            parked: None,
+            mismatch_at: None,
+            late_at: None,
+            ..claim
+        };
+        let key = IdempotencyKey::try_from(format!("forgotten {}", id.id).as_str())
+            .map_err(|e| StoreError::Inconsistent(e.to_string()))?;
+        self.db.execute("DELETE FROM deliveries WHERE claim_id = ?1", [&id.id.0[..]])?;
+        self.db.execute("DELETE FROM claims WHERE id = ?1", [stored.row])?;
+        let place = (id.workspace, stored.automation_id, &key);
+        row::insert(self.db, self.secret, place, &left, &Extra::default(), self.now)?;
+        Ok(Forgotten::Yes)
+    }
+
+    fn forget_delivery(&self, workspace: Workspace, id: i64) -> Result<Forgotten, StoreError> {
+        let gone = self.db.execute(
+            "DELETE FROM deliveries WHERE id = ?1 AND workspace_id = ?2",
+            params![id, workspace.0],
+        )?;
+        Ok(if gone > 0 { Forgotten::Yes } else { Forgotten::Nothing })
+    }
+}
+
+/// What an error says whose note is gone.
+const NOTE: &str = "forgotten at a person's request";
+
+#[async_trait]
+impl Privacy for SqliteStore {
+    async fn dossiers(
+        &self,
+        workspace: Workspace,
+        who: Option<Arc<Person>>,
+        from: Place,
+    ) -> Result<(Vec<Dossier>, Option<Place>), StoreError> {
+        let shared = Arc::clone(&self.shared);
+        self.readers.read(move |db| page(db, &shared, workspace, who.as_deref(), from)).await
+    }
+
+    async fn audit_naming(&self, workspace: Workspace, who: Arc<Person>) -> Result<u64, StoreError> {
+        self.readers.read(move |db| audit::naming(db, workspace, &who)).await
+    }
+
+    async fn forget(&self, workspace: Workspace, items: Vec<Forget>) -> Result<Vec<Forgotten>, StoreError> {
+        self.transact(Manner::TELLING, move |cx| cx.forget(workspace, &items)).await
+    }
+}
