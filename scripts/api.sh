@@ -58,9 +58,10 @@ curl -sS "$url/in/orders" -H 'X-Signature: 00' -d '{"id": 1}' > /dev/null
 curl -sS -X POST "$(sed 's/.*"error_url":"\([^"]*\)".*/\1/' "$work/2")" -d note=no > /dev/null
 
 # Not asked: whether everything that differs from the description is refused. The API is lenient on purpose: numbers as
-# text, blanks as absent. Nor whether everything that fits is taken: there is no such claim, most of the time.
+# text, blanks as absent. Nor whether everything that fits is taken: there is no such claim, most of the time. Nor
+# whether wrong tokens are refused: after a few of them the answer is 429; tests/it/access walks along every route.
 "$tools/bin/schemathesis" --config-file scripts/schemathesis.toml run "$url/openapi.json" \
     -H "Authorization: Bearer $ONCEGATE_ADMIN_TOKEN" --workers 1 --max-examples 40 \
-    --exclude-checks negative_data_rejection,positive_data_acceptance "$@"
+    --exclude-checks negative_data_rejection,positive_data_acceptance,ignored_auth "$@"
 kill -0 "$server" 2> /dev/null || stop 'the server is gone'
 curl -sSf "$url/healthz" > /dev/null
