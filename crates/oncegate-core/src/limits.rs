@@ -90,3 +90,11 @@ pub const JSON_DEPTH_MAX: usize = 127;
 pub const FORM_FIELDS_MAX: usize = 200;
 /// Longest name of a form or query field, in bytes: room for `key_fields[…]` around a name that a person wrote.
 pub const FIELD_NAME_BYTES_MAX: usize = 256;
+/// Longest tag, in bytes: a name of a group of claims, not a note.
+pub const TAG_BYTES_MAX: usize = 128;
+/// Claims in one batch: a page of a sheet; all of them wait for one sync of the disk.
+pub const BATCH_CLAIMS_MAX: usize = 500;
+/// Largest body of a batch of claims, in bytes: 10 KiB for each of them.
+pub const BATCH_BODY_BYTES_MAX: usize = 5 * 1024 * 1024;
+/// How long the answer to a call with an `Idempotency-Key` is kept: what retries of clients and proxies span.
+pub const REQUESTS_KEPT_FOR: Duration = Duration::from_secs(24 * 3600);

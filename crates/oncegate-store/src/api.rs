@@ -21,6 +21,7 @@ use serde::Serialize;
 use crate::StoreError;
 use crate::access::Access;
 pub use crate::deliveries::*;
+use crate::people::People;
 
 /// Finds the policy of an automation. The store passes it to the core and never looks inside.
 pub trait PolicyBook: Send + Sync {
@@ -255,6 +256,8 @@ pub struct ClaimView {
     pub first_stop_at: Option<Timestamp>,
     /// When the last of them was.
     pub last_stop_at: Option<Timestamp>,
+    /// What a person filed it under.
+    pub tag: Option<String>,
     /// When the key was first seen.
     pub created_at: Timestamp,
     /// When the row last changed.
@@ -352,7 +355,7 @@ pub struct Due {
 
 /// The contract.
 #[async_trait]
-pub trait Store: Access + Send + Sync {
+pub trait Store: Access + People + Send + Sync {
     /// The secret from which ids, tokens and outgoing keys derive.
     fn secret(&self) -> &StoreSecret;
     /// This start of the gate.

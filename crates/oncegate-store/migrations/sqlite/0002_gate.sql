@@ -26,3 +26,17 @@ ALTER TABLE claims ADD COLUMN tag TEXT;
 -- The claim whose holder this one works for, and whose record it shares.
 ALTER TABLE claims ADD COLUMN parent BLOB CHECK (parent IS NULL OR length(parent) = 16);
 CREATE INDEX claims_by_parent ON claims (workspace_id, parent) WHERE parent IS NOT NULL;
+
+-- Calls with an `Idempotency-Key` that wrote something, and what they were answered: a repeat acts once.
+CREATE TABLE api_requests (
+    workspace_id    INTEGER NOT NULL,
+    idempotency_key TEXT NOT NULL,
+    -- SHA-256 of method, address, body and token.
+    fingerprint     BLOB NOT NULL CHECK (length(fingerprint) = 32),
+    status          INTEGER NOT NULL CHECK (status BETWEEN 200 AND 299),
+    -- NULL: it held a secret, which is shown once.
+    answer          TEXT,
+    at              INTEGER NOT NULL,
+    PRIMARY KEY (workspace_id, idempotency_key)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX api_requests_by_date ON api_requests (at);

@@ -3,13 +3,17 @@
 
 mod access;
 mod acts;
+mod automations;
+mod batch;
 mod dir;
 mod intake;
 mod migrations;
+mod people;
 #[cfg(test)]
 mod plans;
 mod queries;
 mod readers;
+mod requests;
 mod row;
 mod schema_meta;
 mod steps;

@@ -15,7 +15,7 @@ use crate::api::{AuditRow, ClaimView, Due, Filter, HistoryRow, Page, Payload, Wo
 
 /// The list a row stands in, in SQL: the same answer as [`oncegate_core::inbox::list_of`], which the conformance
 /// suite compares on random rows. `?2` is the lease clock, `?3` the wall clock past which a start is a clock problem.
-const LIST_OF: &str = "CASE \
+pub(super) const LIST_OF: &str = "CASE \
     WHEN c.processing_state = 'processing' AND (c.processing_started_at > ?3 \
         OR (c.lease_expires <= ?2 AND c.due_at IS NULL)) THEN 'stuck' \
     WHEN c.processing_state = 'error' THEN 'error' \
@@ -23,12 +23,13 @@ const LIST_OF: &str = "CASE \
     WHEN c.parked IS NOT NULL AND NOT c.dismissed THEN 'parked' \
     WHEN c.late_at IS NOT NULL THEN 'late' END";
 
-const LIVE: &str = "c.processing_state = 'processing'";
-const FAILED: &str = "c.processing_state = 'error'";
-const MARKED: &str = "(c.mismatch_at IS NOT NULL OR c.late_at IS NOT NULL OR c.parked IS NOT NULL)";
+pub(super) const LIVE: &str = "c.processing_state = 'processing'";
+pub(super) const FAILED: &str = "c.processing_state = 'error'";
+pub(super) const MARKED: &str =
+    "(c.mismatch_at IS NOT NULL OR c.late_at IS NOT NULL OR c.parked IS NOT NULL)";
 
 /// Rows that can be in a list at all, in the words of the partial index that has them.
-const fn candidates(list: InboxList) -> &'static str {
+pub(super) const fn candidates(list: InboxList) -> &'static str {
     match list {
         InboxList::Stuck => LIVE,
         InboxList::Error => FAILED,
@@ -37,7 +38,7 @@ const fn candidates(list: InboxList) -> &'static str {
     }
 }
 
-fn clock_params(workspace: Workspace, now: Now) -> [Value; 3] {
+pub(super) fn clock_params(workspace: Workspace, now: Now) -> [Value; 3] {
     [
         workspace.0.into(),
         now.lease.0.into(),

@@ -29,7 +29,7 @@ pub(super) const SELECT: &str = "SELECT c.id, c.claim_id, c.workspace_id, c.auto
     c.opened_at, c.due_at, c.holder, c.boot, c.run_id, c.run_url, c.processing_started_at, c.lease_renewed, \
     c.lease_ttl, c.same_runs, c.heard_from, c.done_at, c.retain_until, c.result, c.error_at, c.error_cause, \
     c.note, c.parked, c.mismatch_at, c.late_at, c.stops, c.first_stop_at, c.last_stop_at, c.created_at, \
-    c.updated_at, a.name FROM claims c JOIN automations a ON a.id = c.automation_id";
+    c.tag, c.updated_at, a.name FROM claims c JOIN automations a ON a.id = c.automation_id";
 
 pub(super) fn ts(ms: i64) -> Timestamp {
     Timestamp::from_millis(ms)
@@ -122,6 +122,7 @@ pub(super) fn read(r: &Row<'_>) -> Result<Stored, StoreError> {
         stops: u64::try_from(r.get::<_, i64>("stops")?).unwrap_or_default(),
         first_stop_at: opt_ts("first_stop_at")?,
         last_stop_at: opt_ts("last_stop_at")?,
+        tag: r.get("tag")?,
         created_at: need("created_at")?,
         updated_at: need("updated_at")?,
     };

@@ -53,22 +53,22 @@ pub struct Settings {
 
 /// The embedded store.
 pub struct SqliteStore {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
     writer: Arc<Writer>,
-    readers: Readers,
+    pub(super) readers: Readers,
     _dir: DataDir,
 }
 
-struct Shared {
-    secret: StoreSecret,
-    boot: Boot,
+pub(super) struct Shared {
+    pub(super) secret: StoreSecret,
+    pub(super) boot: Boot,
     clock: Arc<dyn Clock>,
     lease: LeaseClock,
     policies: Arc<dyn PolicyBook>,
 }
 
 impl Shared {
-    fn now(&self) -> Now {
+    pub(super) fn now(&self) -> Now {
         self.lease.now(self.clock.read())
     }
 
@@ -130,7 +130,7 @@ impl SqliteStore {
             .await
     }
 
-    async fn transact<T, F>(&self, manner: Manner, work: F) -> Result<T, StoreError>
+    pub(super) async fn transact<T, F>(&self, manner: Manner, work: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
         F: Fn(&Context<'_>) -> Result<T, StoreError> + Send + 'static,
@@ -247,7 +247,10 @@ impl Store for SqliteStore {
         from: AutomationName,
         to: AutomationName,
     ) -> Result<Renamed, StoreError> {
-        self.transact(Manner::ASKING, move |cx| cx.rename_automation(workspace, &from, &to)).await
+        self.transact(Manner::ASKING, move |cx| {
+            cx.rename_automation(workspace, &from, &to, "declared in oncegate.yaml", "configuration")
+        })
+        .await
     }
 
     async fn knows_automation(

@@ -49,7 +49,12 @@ pub(super) fn reap(db: &Connection, now: Now, limit: u32) -> Result<u64, StoreEr
 }
 
 /// What goes by its date alone; `?1` is the date before which it goes, `?2` how many rows may.
-const REAPED: [(&str, Duration); 4] = [
+const REAPED: [(&str, Duration); 5] = [
+    (
+        "DELETE FROM api_requests WHERE (workspace_id, idempotency_key) IN \
+         (SELECT workspace_id, idempotency_key FROM api_requests WHERE at < ?1 LIMIT ?2)",
+        limits::REQUESTS_KEPT_FOR,
+    ),
     (
         "DELETE FROM pruned WHERE claim_id IN (SELECT claim_id FROM pruned WHERE pruned_at < ?1 LIMIT ?2)",
         limits::PRUNED_KEPT_FOR,

@@ -105,9 +105,14 @@ impl Reading {
 impl Fields {
     /// Query string and body of a request, strictly.
     pub(crate) async fn read(request: Request) -> Result<Self, Problem> {
+        Self::read_up_to(request, limits::API_BODY_BYTES_MAX).await
+    }
+
+    /// The same, of a call whose body may have up to `max` bytes.
+    pub(crate) async fn read_up_to(request: Request, max: usize) -> Result<Self, Problem> {
         let (parts, body) = request.into_parts();
         let mut fields = Self::query(&parts.uri)?;
-        let body = read_body(&parts, body, limits::API_BODY_BYTES_MAX).await?;
+        let body = read_body(&parts, body, max).await?;
         fields.merge(Self::body(&parts.headers, &body, Reading::Strict)?, Reading::Strict)?;
         Ok(fields)
     }
@@ -216,6 +221,11 @@ impl Fields {
         }
     }
 
+    /// The members of a JSON object, to be read like those of a body.
+    pub(crate) fn of(fields: Map<String, Value>) -> Self {
+        Self { fields }
+    }
+
     /// Takes any JSON value.
     pub(crate) fn value(&mut self, name: &str) -> Option<Value> {
         self.fields.remove(name).filter(|v| !v.is_null())
@@ -229,7 +239,8 @@ impl Fields {
                 let known = takes.split(|c: char| !c.is_ascii_lowercase() && c != '_');
                 let known = known.filter(|word| word.len() > 1 && *word != "or");
                 let folded = name.to_lowercase().replace('-', "_");
-                let meant = nearest(&folded, known).map_or(String::new(), |word| format!("did you mean `{word}`? "));
+                let meant =
+                    nearest(&folded, known).map_or(String::new(), |word| format!("did you mean `{word}`? "));
                 Err(Problem::field(name, format!("is not known here; {meant}this call takes {takes}")))
             }
         }

@@ -3,6 +3,8 @@
 mod acts;
 mod answer;
 mod auth;
+mod automations;
+mod batch;
 mod budget;
 mod claims;
 mod connection;
@@ -11,6 +13,7 @@ mod form;
 mod input;
 mod intake;
 mod lists;
+mod once;
 mod problem;
 pub(crate) mod server;
 mod tokens;
@@ -54,10 +57,15 @@ const WRONG_METHOD: &str =
 /// Every address this server answers at.
 pub(crate) fn router(state: Arc<AppState>) -> Router {
     let with = |right| middleware::from_fn_with_state((Arc::clone(&state), right), auth::require);
-    let claiming = Router::new().route("/v1/claims", post(claims::claim)).route_layer(with(Right::Claim));
+    let claiming = Router::new()
+        .route("/v1/claims", post(claims::claim))
+        .route("/v1/claims/batch", post(batch::claims))
+        .route_layer(with(Right::Claim));
+    let once = middleware::from_fn_with_state(Arc::clone(&state), once::layer);
     let reading = Router::new()
         .route("/v1/claims", get(lists::claims))
         .route("/v1/claims/{id}", get(lists::claim))
+        .route("/v1/automations", get(automations::list))
         .route("/v1/inbox", get(lists::inbox))
         .route("/v1/rejected", get(lists::rejected))
         .route("/v1/rejected/{id}", get(lists::rejected_one))
@@ -69,9 +77,12 @@ pub(crate) fn router(state: Arc<AppState>) -> Router {
         .route("/v1/claims/{id}/mark-error", post(acts::mark_error))
         .route("/v1/claims/{id}/mark-done", post(acts::mark_done))
         .route("/v1/claims/{id}/dismiss", post(acts::dismiss))
+        .route("/v1/claims/{id}/tag", post(acts::tag))
+        .route("/v1/automations/{name}/rename", post(automations::rename))
         .route("/v1/automations/{name}/pause", post(acts::pause))
         .route("/v1/automations/{name}/resume", post(acts::resume))
         .route("/v1/rejected/{id}/release", post(intake::release))
+        .route_layer(once)
         .route_layer(with(Right::Act));
     // These carry the claim's own token. GET and HEAD never act: link previews and browsers send them.
     let capability = Router::new()

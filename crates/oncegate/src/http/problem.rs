@@ -40,6 +40,7 @@ codes! {
     missing_credentials = UNAUTHORIZED, "A token is needed";
     invalid_credentials = UNAUTHORIZED, "The token is not known";
     invalid_signature = UNAUTHORIZED, "The signature does not verify";
+    invalid_idempotency_key = BAD_REQUEST, "The Idempotency-Key cannot be read";
     forbidden = FORBIDDEN, "The token may not do this";
     invalid_token = FORBIDDEN, "This token does not belong to this claim";
     not_found = NOT_FOUND, "There is no such thing";
@@ -54,9 +55,12 @@ codes! {
     nothing_to_do = CONFLICT, "The claim is so already";
     already_running = CONFLICT, "It is running or waiting to run already";
     no_runner = CONFLICT, "oncegate does not hold this work";
+    not_renamed = CONFLICT, "The automation cannot be called so";
+    answer_not_kept = CONFLICT, "It was done before, and the answer was a secret";
     body_too_large = PAYLOAD_TOO_LARGE, "The body is too large";
     unsupported_content_type = UNSUPPORTED_MEDIA_TYPE, "The body's type is not understood";
     invalid_field = UNPROCESSABLE_ENTITY, "A field is missing or wrong";
+    idempotency_key_reused = UNPROCESSABLE_ENTITY, "The Idempotency-Key was used for another call";
     store_unavailable = SERVICE_UNAVAILABLE, "The store cannot take this now";
     overloaded = SERVICE_UNAVAILABLE, "There is no room for this body now";
     internal = INTERNAL_SERVER_ERROR, "A fault in oncegate";
@@ -94,8 +98,9 @@ impl From<StoreError> for Problem {
     }
 }
 
-impl IntoResponse for Problem {
-    fn into_response(self) -> Response {
+impl Problem {
+    /// The problem document.
+    pub(crate) fn document(self) -> Value {
         let mut document = json!({
             "type": format!("urn:oncegate:error:{}", self.code),
             "title": self.title,
@@ -106,14 +111,21 @@ impl IntoResponse for Problem {
         if let Value::Object(members) = &mut document {
             members.extend(self.extra);
         }
-        let mut response = (self.status, format!("{document}\n")).into_response();
+        document
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let (status, code) = (self.status, self.code);
+        let mut response = (status, format!("{}\n", self.document())).into_response();
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         // A provider whose signature is wrong cannot mend that with a bearer token.
-        if self.status == StatusCode::UNAUTHORIZED && self.code != "invalid_signature" {
+        if status == StatusCode::UNAUTHORIZED && code != "invalid_signature" {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
-        if self.status == StatusCode::SERVICE_UNAVAILABLE {
+        if status == StatusCode::SERVICE_UNAVAILABLE {
             headers.insert(header::RETRY_AFTER, HeaderValue::from_static("5"));
         }
         response

@@ -26,6 +26,7 @@ mod finishing;
 mod intake;
 mod lists;
 mod model;
+mod people;
 mod records;
 mod steps;
 mod time;

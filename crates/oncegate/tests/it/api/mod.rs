@@ -1,11 +1,13 @@
 //! The gate API as those who send HTTP see it.
 
 mod acts;
+mod batch;
 mod claiming;
 mod connections;
 mod finishing;
 mod headers;
 mod lists;
+mod once;
 mod problems;
 mod renaming;
 mod unfinished;

@@ -16,6 +16,9 @@ fn guarded() -> Vec<(Method, String)> {
     let claim = |verb: &str| (Method::POST, format!("/v1/claims/{ID}/{verb}"));
     vec![
         (Method::POST, "/v1/claims".into()),
+        (Method::POST, "/v1/claims/batch".into()),
+        (Method::GET, "/v1/automations".into()),
+        (Method::POST, "/v1/automations/welcome/rename".into()),
         (Method::GET, "/v1/claims".into()),
         (Method::GET, format!("/v1/claims/{ID}")),
         claim("reset"),
@@ -23,6 +26,7 @@ fn guarded() -> Vec<(Method, String)> {
         claim("mark-error"),
         claim("mark-done"),
         claim("dismiss"),
+        claim("tag"),
         (Method::POST, "/v1/automations/welcome/pause".into()),
         (Method::POST, "/v1/automations/welcome/resume".into()),
         (Method::GET, "/v1/inbox".into()),
@@ -58,7 +62,7 @@ async fn what_is_not_there_is_404() {
     {
         let said = match method {
             Method::GET => gate.api.get(&path).await,
-            _ if path.ends_with("mark-error") => gate.api.post(&path, &reason).await,
+            _ if path.ends_with("mark-error") || path.ends_with("tag") => gate.api.post(&path, &reason).await,
             _ => gate.api.post(&path, &json!({ "reason": "why" })).await,
         };
         said.problem(404, "not_found");

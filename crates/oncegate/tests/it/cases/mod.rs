@@ -2,6 +2,7 @@
 
 mod claims;
 mod load;
+mod paths;
 mod people;
 mod runner;
 mod time;

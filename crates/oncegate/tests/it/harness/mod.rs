@@ -20,7 +20,7 @@ use oncegate_store::StoreError;
 use oncegate_store::clock::Clock;
 use tokio::runtime::Runtime;
 
-pub(crate) use client::{Claimed, Client, json_body, query, send};
+pub(crate) use client::{Claimed, Client, Said, json_body, query, send};
 pub(crate) use clock::TestClock;
 pub(crate) use raw::Raw;
 pub(crate) use receiver::{Hold, Receiver, Reply};
