@@ -14,6 +14,7 @@ mod input;
 mod intake;
 mod lists;
 mod once;
+mod openapi;
 mod problem;
 pub(crate) mod server;
 mod tokens;
@@ -95,6 +96,7 @@ pub(crate) fn router(state: Arc<AppState>) -> Router {
         .merge(acting)
         .merge(capability)
         .route("/in/{source}", post(intake::deliver))
+        .route("/openapi.json", get(openapi::openapi))
         .route("/healthz", get(async || "ok\n"))
         .method_not_allowed_fallback(async || Problem::method_not_allowed(WRONG_METHOD))
         .fallback(async || Problem::not_found("no page or call has this address"))
