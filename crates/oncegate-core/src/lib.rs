@@ -5,6 +5,7 @@
 
 pub mod access;
 pub mod claim;
+pub mod csv_cell;
 pub mod decide;
 pub mod decision;
 pub mod fingerprint;
@@ -19,4 +20,5 @@ pub mod reset;
 pub mod secret;
 pub mod time;
 pub mod token;
+pub mod undo;
 pub mod webhook;

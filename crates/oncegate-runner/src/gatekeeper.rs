@@ -7,9 +7,11 @@ use std::time::Duration;
 use oncegate_core::decide::{Decision, StopReason};
 use oncegate_core::finish::Answer;
 use oncegate_core::key::{AutomationName, ClaimRef, Workspace};
+use oncegate_core::limits;
 use oncegate_store::api::{
     ActCall, Acted, AdmitCall, Admitted, ClaimCall, ClaimView, Claimed, FinishCall, Store,
 };
+use oncegate_store::bulk::{Bulked, Undone};
 use oncegate_store::clock::Clock;
 use oncegate_store::people::{Once, Write, Written, Wrote};
 use oncegate_store::{StoreError, failpoint};
@@ -26,12 +28,14 @@ pub struct Gatekeeper {
     waiters: Waiters,
     /// Rung when there may be new work.
     work: Notify,
+    /// Rung when an act on many claims begins.
+    bulk: Notify,
 }
 
 impl Gatekeeper {
     /// A gatekeeper of one store.
     pub fn new(store: Arc<dyn Store>, book: Arc<Book>, clock: Arc<dyn Clock>) -> Self {
-        Self { store, book, clock, waiters: Waiters::default(), work: Notify::new() }
+        Self { store, book, clock, waiters: Waiters::default(), work: Notify::new(), bulk: Notify::new() }
     }
 
     /// The store, for reading.
@@ -52,6 +56,10 @@ impl Gatekeeper {
     /// Rung when a person did something to a claim; its worker may have lost it.
     pub(crate) fn acted_on(&self, id: ClaimRef) -> Arc<Notify> {
         self.waiters.bell(Subject::Attempt(id))
+    }
+
+    pub(crate) fn bulk(&self) -> &Notify {
+        &self.bulk
     }
 
     pub(crate) fn work(&self) -> &Notify {
@@ -118,8 +126,7 @@ impl Gatekeeper {
     pub async fn act(&self, call: ActCall) -> Result<Acted, StoreError> {
         let acted = self.store.act(call).await?;
         if let Acted::Written(view) = &acted {
-            self.waiters.ring(&Subject::Attempt(view.at()));
-            self.moved(view);
+            self.acted(view);
         }
         Ok(acted)
     }
@@ -132,12 +139,14 @@ impl Gatekeeper {
         let wrote = self.store.write(write, once).await?;
         if let Wrote::Now(written, _) = &wrote {
             match written {
-                Written::Act(Acted::Written(view)) => {
-                    self.waiters.ring(&Subject::Attempt(view.at()));
-                    self.moved(view);
+                Written::Act(Acted::Written(view)) => self.acted(view),
+                Written::Bulk(Bulked::Begun(_)) | Written::UndoBulk(Undone::Begun(_)) => {
+                    self.bulk.notify_one()
                 }
                 Written::Released(_) | Written::SetPaused(_) => self.work.notify_one(),
                 Written::Act(Acted::Refused(_) | Acted::NotFound)
+                | Written::Bulk(Bulked::CountChanged(_) | Bulked::TooMany)
+                | Written::UndoBulk(_)
                 | Written::Tagged(_)
                 | Written::Renamed(_)
                 | Written::AddedToken(_)
@@ -189,6 +198,22 @@ impl Gatekeeper {
         let changed = self.store.set_paused(workspace, automation, paused, reason, actor).await?;
         self.work.notify_one();
         Ok(changed)
+    }
+
+    /// Gives the next claims of an act on many their turn, and tells those whom it concerns. `false`: all are done.
+    ///
+    /// # Errors
+    /// The store's; nothing was written.
+    pub(crate) async fn step_bulk(&self) -> Result<bool, StoreError> {
+        let Some(step) = self.store.step_bulk(limits::BULK_CHUNK_ROWS).await? else { return Ok(false) };
+        step.changed.iter().for_each(|view| self.acted(view));
+        Ok(true)
+    }
+
+    /// A person did something to a claim: its worker may have lost it, and others may go on.
+    fn acted(&self, view: &ClaimView) {
+        self.waiters.ring(&Subject::Attempt(view.at()));
+        self.moved(view);
     }
 
     /// A claim left `processing`, or came due: those who wait for it or its record look again.

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use oncegate_core::claim::{Boot, Claim, ProcessingState};
+use oncegate_core::claim::{Boot, Claim};
 use oncegate_core::decide::{Decision, Request};
 use oncegate_core::finish::{Answer, Call};
 use oncegate_core::inbox::InboxList;
@@ -22,6 +22,7 @@ use crate::StoreError;
 use crate::access::Access;
 pub use crate::deliveries::*;
 use crate::people::People;
+pub use crate::search::Filter;
 
 /// Finds the policy of an automation. The store passes it to the core and never looks inside.
 pub trait PolicyBook: Send + Sync {
@@ -305,23 +306,6 @@ pub struct AuditRow {
     pub reason: Option<String>,
     /// More.
     pub detail: Option<String>,
-}
-
-/// Which claims to list.
-#[derive(Clone, Debug, Default)]
-pub struct Filter {
-    /// Only those in this list.
-    pub inbox: Option<InboxList>,
-    /// Only those in this state.
-    pub state: Option<ProcessingState>,
-    /// Only those of this automation.
-    pub automation: Option<AutomationName>,
-    /// Only those of one of these automations: all that the asker may see.
-    pub only: Option<Vec<AutomationName>>,
-    /// Only rows before this position (newest first); `None` starts at the newest.
-    pub before: Option<i64>,
-    /// Rows at most.
-    pub limit: u32,
 }
 
 /// A page of a list, newest first.

@@ -6,11 +6,13 @@
 
 pub mod access;
 pub mod api;
+pub mod bulk;
 pub mod clock;
 pub mod deliveries;
 mod error;
 pub mod failpoint;
 pub mod people;
+pub mod search;
 pub mod sqlite;
 pub mod transition;
 

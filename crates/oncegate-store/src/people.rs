@@ -12,6 +12,8 @@ use oncegate_core::time::{Now, Timestamp};
 use crate::StoreError;
 use crate::access::NewToken;
 use crate::api::{ActCall, Acted, AdmitCall, Admitted, ClaimCall, ClaimView, Claimed, Page, Renamed};
+use crate::bulk::{BulkAct, BulkCall, BulkClaim, BulkCount, BulkRow, BulkStep, Bulked, Undone};
+use crate::search::{By, Filter, Found, Groups};
 
 /// One thing that somebody wants written.
 #[derive(Clone, Debug)]
@@ -62,6 +64,21 @@ pub enum Write {
         /// Who.
         actor: String,
     },
+    /// An act on many claims begins.
+    Bulk(BulkCall),
+    /// An act on many claims is taken back.
+    UndoBulk {
+        /// Whose.
+        workspace: Workspace,
+        /// Which act.
+        id: i64,
+        /// Why.
+        reason: String,
+        /// Who.
+        actor: String,
+        /// By which token.
+        token_id: i64,
+    },
     /// A token is made.
     AddToken(NewToken),
     /// A token is ended.
@@ -90,6 +107,10 @@ pub enum Written {
     SetPaused(bool),
     /// See [`Renamed`].
     Renamed(Renamed),
+    /// See [`Bulked`].
+    Bulk(Bulked),
+    /// See [`Undone`].
+    UndoBulk(Undone),
     /// Its number; `None`: there is one with this hash already.
     AddedToken(Option<i64>),
     /// Whether there was one to end.
@@ -175,6 +196,36 @@ pub trait People: Send + Sync {
     async fn write(&self, write: Write, once: Option<Once>) -> Result<Wrote, StoreError>;
     /// What is known about a request, if it has written.
     async fn known_request(&self, request: Request) -> Result<Option<Known>, StoreError>;
+    /// Claims that fit a filter, a page of them.
+    async fn search(&self, workspace: Workspace, filter: Filter) -> Result<Found, StoreError>;
+    /// Claims that fit a filter, counted in groups.
+    async fn groups(&self, workspace: Workspace, filter: Filter, by: By) -> Result<Groups, StoreError>;
+    /// What an act on many claims would do now.
+    async fn count_bulk(
+        &self,
+        workspace: Workspace,
+        act: BulkAct,
+        filter: Filter,
+    ) -> Result<BulkCount, StoreError>;
+    /// Gives at most `rows` claims of the oldest unfinished act their turn. `None`: every act is finished.
+    async fn step_bulk(&self, rows: u32) -> Result<Option<BulkStep>, StoreError>;
+    /// One act on many claims.
+    async fn bulk(&self, workspace: Workspace, id: i64) -> Result<Option<BulkRow>, StoreError>;
+    /// Acts on many claims, newest first.
+    async fn bulks(
+        &self,
+        workspace: Workspace,
+        before: Option<i64>,
+        limit: u32,
+    ) -> Result<Page<BulkRow>, StoreError>;
+    /// The claims of one act, oldest first.
+    async fn bulk_claims(
+        &self,
+        workspace: Workspace,
+        id: i64,
+        after: Option<i64>,
+        limit: u32,
+    ) -> Result<Page<BulkClaim>, StoreError>;
     /// Automations that have been seen, newest first; `only` those a token is bound to.
     async fn automations(
         &self,

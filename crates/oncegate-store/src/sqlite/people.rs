@@ -7,10 +7,12 @@ use oncegate_core::key::{AutomationName, Workspace};
 
 use super::store::SqliteStore;
 use super::writer::Manner;
-use super::{automations, requests};
+use super::{automations, bulk_rows, requests, search};
 use crate::StoreError;
 use crate::api::{ClaimCall, Claimed, Page};
+use crate::bulk::{BulkAct, BulkClaim, BulkCount, BulkRow, BulkStep};
 use crate::people::{AutomationRow, Known, Once, People, Request, Write, Wrote};
+use crate::search::{By, Filter, Found, Groups};
 
 #[async_trait]
 impl People for SqliteStore {
@@ -27,6 +29,57 @@ impl People for SqliteStore {
     async fn known_request(&self, request: Request) -> Result<Option<Known>, StoreError> {
         let shared = Arc::clone(&self.shared);
         self.readers.read(move |db| requests::known(db, &request, shared.now())).await
+    }
+
+    async fn search(&self, workspace: Workspace, filter: Filter) -> Result<Found, StoreError> {
+        let shared = Arc::clone(&self.shared);
+        self.readers.read(move |db| search::search(db, workspace, &filter, shared.now(), shared.boot)).await
+    }
+
+    async fn groups(&self, workspace: Workspace, filter: Filter, by: By) -> Result<Groups, StoreError> {
+        let shared = Arc::clone(&self.shared);
+        self.readers.read(move |db| search::groups(db, workspace, &filter, by, shared.now())).await
+    }
+
+    async fn count_bulk(
+        &self,
+        workspace: Workspace,
+        act: BulkAct,
+        filter: Filter,
+    ) -> Result<BulkCount, StoreError> {
+        let shared = Arc::clone(&self.shared);
+        self.readers.read(move |db| shared.context(db).count_bulk(workspace, &act, &filter)).await
+    }
+
+    async fn step_bulk(&self, rows: u32) -> Result<Option<BulkStep>, StoreError> {
+        let manner = Manner::ASKING.killed_at("bulk.before_commit", "bulk.committed");
+        self.transact(manner, move |cx| cx.step_bulk(rows)).await
+    }
+
+    async fn bulk(&self, workspace: Workspace, id: i64) -> Result<Option<BulkRow>, StoreError> {
+        self.readers.read(move |db| bulk_rows::one(db, workspace, id)).await
+    }
+
+    async fn bulks(
+        &self,
+        workspace: Workspace,
+        before: Option<i64>,
+        limit: u32,
+    ) -> Result<Page<BulkRow>, StoreError> {
+        self.readers.read(move |db| bulk_rows::list(db, workspace, before, limit)).await
+    }
+
+    async fn bulk_claims(
+        &self,
+        workspace: Workspace,
+        id: i64,
+        after: Option<i64>,
+        limit: u32,
+    ) -> Result<Page<BulkClaim>, StoreError> {
+        let shared = Arc::clone(&self.shared);
+        self.readers
+            .read(move |db| bulk_rows::claims(db, (workspace, id), after, limit, shared.now(), shared.boot))
+            .await
     }
 
     async fn automations(

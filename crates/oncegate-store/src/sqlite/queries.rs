@@ -9,9 +9,9 @@ use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, params, params_from_iter};
 
 use super::row::{self, ts};
-use super::transition::judged;
+
 use crate::StoreError;
-use crate::api::{AuditRow, ClaimView, Due, Filter, HistoryRow, Page, Payload, Work};
+use crate::api::{AuditRow, Due, HistoryRow, Page, Payload, Work};
 
 /// The list a row stands in, in SQL: the same answer as [`oncegate_core::inbox::list_of`], which the conformance
 /// suite compares on random rows. `?2` is the lease clock, `?3` the wall clock past which a start is a clock problem.
@@ -44,53 +44,6 @@ pub(super) fn clock_params(workspace: Workspace, now: Now) -> [Value; 3] {
         now.lease.0.into(),
         (now.wall.as_millis().saturating_add(millis(limits::CLOCK_SLACK))).into(),
     ]
-}
-
-pub(super) fn list(
-    db: &Connection,
-    workspace: Workspace,
-    filter: &Filter,
-    now: Now,
-    boot: Boot,
-) -> Result<Page<ClaimView>, StoreError> {
-    let limit = filter.limit.clamp(1, limits::PAGE_ROWS_MAX);
-    let mut sql = format!("{} WHERE c.workspace_id = ?1 AND ?2 IS NOT NULL AND ?3 IS NOT NULL", row::SELECT);
-    let mut values: Vec<Value> = clock_params(workspace, now).into();
-    let mut push = |sql: &mut String, condition: &str, value: Value| {
-        values.push(value);
-        sql.push_str(&condition.replace('@', &format!("?{}", values.len())));
-    };
-    if let Some(inbox) = filter.inbox {
-        push(
-            &mut sql,
-            &format!(" AND {} AND ({LIST_OF}) = @", candidates(inbox)),
-            inbox.as_str().to_owned().into(),
-        );
-    }
-    if let Some(state) = filter.state {
-        push(&mut sql, " AND c.processing_state = @", state.as_str().to_owned().into());
-    }
-    if let Some(automation) = &filter.automation {
-        push(&mut sql, " AND a.name = @", automation.as_str().to_owned().into());
-    }
-    if let Some(only) = &filter.only {
-        let names = serde_json::json!(only).to_string();
-        push(&mut sql, " AND a.name IN (SELECT value FROM json_each(@))", names.into());
-    }
-    push(&mut sql, " AND c.id < @", filter.before.unwrap_or(i64::MAX).into());
-    push(&mut sql, " ORDER BY c.id DESC LIMIT @", i64::from(limit).into());
-    let mut statement = db.prepare_cached(&sql)?;
-    let mut found = statement.query(params_from_iter(values))?;
-    let (mut rows, mut seen, mut last) = (Vec::new(), 0, None);
-    while let Some(r) = found.next()? {
-        (seen, last) = (seen + 1, Some(r.get("id")?));
-        match row::read(r) {
-            Ok(stored) => rows.push(judged(stored, now, boot)),
-            // One bad row never stops a list; the counts still have it.
-            Err(error) => tracing::error!(%error, "a claim is left out of a list"),
-        }
-    }
-    Ok(Page { rows, next: last.filter(|_| seen == limit) })
 }
 
 pub(super) fn counts(

@@ -75,6 +75,10 @@ impl Context<'_> {
             Write::Rename { workspace, from, to, reason, actor } => {
                 Written::Renamed(self.rename_automation(*workspace, from, to, reason, actor)?)
             }
+            Write::Bulk(call) => Written::Bulk(self.begin_bulk(call)?),
+            Write::UndoBulk { workspace, id, reason, actor, token_id } => {
+                Written::UndoBulk(self.begin_undo((*workspace, *id), reason, actor, *token_id)?)
+            }
             Write::AddToken(token) => Written::AddedToken(self.add_token(token)?),
             Write::RevokeToken { workspace, id, reason, actor } => {
                 Written::RevokedToken(self.revoke_token(*workspace, *id, reason, actor)?)

@@ -16,7 +16,7 @@ use super::dir::DataDir;
 use super::readers::Readers;
 use super::transition::{self, Context};
 use super::writer::{Manner, Writer};
-use super::{access, intake, migrations, queries, row, schema_meta, upkeep};
+use super::{access, intake, migrations, queries, row, schema_meta, search, upkeep};
 use crate::StoreError;
 use crate::access::{Access, ApiToken, NewToken, WorkspaceRow};
 use crate::api::{
@@ -72,7 +72,7 @@ impl Shared {
         self.lease.now(self.clock.read())
     }
 
-    fn context<'a>(&'a self, db: &'a Connection) -> Context<'a> {
+    pub(super) fn context<'a>(&'a self, db: &'a Connection) -> Context<'a> {
         Context {
             db,
             secret: &self.secret,
@@ -293,7 +293,12 @@ impl Store for SqliteStore {
 
     async fn list(&self, workspace: Workspace, filter: Filter) -> Result<Page<ClaimView>, StoreError> {
         let shared = Arc::clone(&self.shared);
-        self.readers.read(move |db| queries::list(db, workspace, &filter, shared.now(), shared.boot)).await
+        self.readers
+            .read(move |db| {
+                let found = search::search(db, workspace, &filter, shared.now(), shared.boot)?;
+                Ok(Page { rows: found.rows, next: found.next })
+            })
+            .await
     }
 
     async fn counts(&self, workspace: Workspace) -> Result<Vec<(InboxList, u64)>, StoreError> {

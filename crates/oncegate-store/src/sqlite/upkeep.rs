@@ -49,7 +49,13 @@ pub(super) fn reap(db: &Connection, now: Now, limit: u32) -> Result<u64, StoreEr
 }
 
 /// What goes by its date alone; `?1` is the date before which it goes, `?2` how many rows may.
-const REAPED: [(&str, Duration); 5] = [
+const REAPED: [(&str, Duration); 6] = [
+    (
+        "UPDATE bulk_rows SET before = NULL WHERE (bulk_id, claim_row) IN \
+         (SELECT r.bulk_id, r.claim_row FROM bulk_acts b JOIN bulk_rows r ON r.bulk_id = b.id \
+         WHERE b.finished_at < ?1 AND r.before IS NOT NULL LIMIT ?2)",
+        limits::BULK_UNDO_KEPT_FOR,
+    ),
     (
         "DELETE FROM api_requests WHERE (workspace_id, idempotency_key) IN \
          (SELECT workspace_id, idempotency_key FROM api_requests WHERE at < ?1 LIMIT ?2)",

@@ -15,6 +15,7 @@ use super::acts::Doing;
 use super::answer::Json;
 use super::auth::Caller;
 use super::claims::named;
+use super::filter::Cursors;
 use super::input::Fields;
 use super::lists::{page, paging};
 use super::once::{self, Secrecy};
@@ -26,7 +27,8 @@ pub(crate) async fn list(
     uri: Uri,
 ) -> Result<Json, Problem> {
     let mut fields = Fields::query(&uri)?;
-    let (before, limit) = paging(&mut fields)?;
+    let cursors = Cursors::new("automations", caller.workspace, &Map::new());
+    let (before, limit) = paging(&mut fields, &cursors)?;
     fields.finish("cursor, limit")?;
     let (store, book) = (state.gate.store(), state.gate.book());
     let only = caller.automations.as_ref().map(|bound| bound.to_vec());
@@ -46,7 +48,7 @@ pub(crate) async fn list(
             "inbox": inbox,
         })
     };
-    Ok(page("automations", found, show))
+    Ok(page("automations", found, &cursors, show))
 }
 
 pub(crate) async fn rename(mut doing: Doing) -> Result<Response, Problem> {

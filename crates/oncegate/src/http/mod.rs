@@ -6,8 +6,10 @@ mod auth;
 mod automations;
 mod batch;
 mod budget;
+mod bulk;
 mod claims;
 mod connection;
+mod filter;
 mod finish;
 mod form;
 mod input;
@@ -66,6 +68,10 @@ pub(crate) fn router(state: Arc<AppState>) -> Router {
     let reading = Router::new()
         .route("/v1/claims", get(lists::claims))
         .route("/v1/claims/{id}", get(lists::claim))
+        .route("/v1/claims/groups", get(lists::groups))
+        .route("/v1/bulk", get(bulk::list))
+        .route("/v1/bulk/{id}", get(bulk::one))
+        .route("/v1/bulk/{id}/claims", get(bulk::claims))
         .route("/v1/automations", get(automations::list))
         .route("/v1/inbox", get(lists::inbox))
         .route("/v1/rejected", get(lists::rejected))
@@ -82,6 +88,8 @@ pub(crate) fn router(state: Arc<AppState>) -> Router {
         .route("/v1/automations/{name}/rename", post(automations::rename))
         .route("/v1/automations/{name}/pause", post(acts::pause))
         .route("/v1/automations/{name}/resume", post(acts::resume))
+        .route("/v1/bulk", post(bulk::begin))
+        .route("/v1/bulk/{id}/undo", post(bulk::undo))
         .route("/v1/rejected/{id}/release", post(intake::release))
         .route_layer(once)
         .route_layer(with(Right::Act));

@@ -55,6 +55,8 @@ codes! {
     nothing_to_do = CONFLICT, "The claim is so already";
     already_running = CONFLICT, "It is running or waiting to run already";
     no_runner = CONFLICT, "oncegate does not hold this work";
+    count_changed = CONFLICT, "Another number of claims is meant by now";
+    not_undone = CONFLICT, "It cannot be undone";
     not_renamed = CONFLICT, "The automation cannot be called so";
     answer_not_kept = CONFLICT, "It was done before, and the answer was a secret";
     body_too_large = PAYLOAD_TOO_LARGE, "The body is too large";

@@ -21,6 +21,7 @@ use oncegate_store::api::{
 use oncegate_store::clock::{Clock, ManualClock};
 
 mod access;
+mod bulk;
 pub(crate) mod claims;
 mod finishing;
 mod intake;
@@ -28,6 +29,7 @@ mod lists;
 mod model;
 mod people;
 mod records;
+mod search;
 mod steps;
 mod time;
 mod workspaces;
