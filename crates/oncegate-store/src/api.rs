@@ -393,7 +393,7 @@ pub trait Store: Access + People + Send + Sync {
         automation: AutomationName,
         key: IdempotencyKey,
     ) -> Result<Option<ClaimRef>, StoreError>;
-    /// What happened to a claim, oldest first.
+    /// What happened to a claim, oldest first; of a long history the newest rows.
     async fn history(&self, id: ClaimRef) -> Result<Vec<HistoryRow>, StoreError>;
     /// What a claim's runner needs.
     async fn work(&self, id: ClaimRef) -> Result<Option<Work>, StoreError>;

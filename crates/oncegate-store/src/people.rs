@@ -11,7 +11,9 @@ use oncegate_core::time::{Now, Timestamp};
 
 use crate::StoreError;
 use crate::access::NewToken;
-use crate::api::{ActCall, Acted, AdmitCall, Admitted, ClaimCall, ClaimView, Claimed, Page, Renamed};
+use crate::api::{
+    ActCall, Acted, AdmitCall, Admitted, ClaimCall, ClaimView, Claimed, HistoryRow, Page, Renamed,
+};
 use crate::bulk::{BulkAct, BulkCall, BulkClaim, BulkCount, BulkRow, BulkStep, Bulked, Undone};
 use crate::search::{By, Filter, Found, Groups};
 
@@ -174,6 +176,9 @@ pub enum Wrote {
     Before(Known),
 }
 
+/// Claims on their way out; an error is the last thing that comes.
+pub type Export = tokio::sync::mpsc::Receiver<Result<ClaimView, StoreError>>;
+
 /// An automation, as it is known.
 #[derive(Clone, Debug)]
 pub struct AutomationRow {
@@ -198,6 +203,16 @@ pub trait People: Send + Sync {
     async fn known_request(&self, request: Request) -> Result<Option<Known>, StoreError>;
     /// Claims that fit a filter, a page of them.
     async fn search(&self, workspace: Workspace, filter: Filter) -> Result<Found, StoreError>;
+    /// All claims that fit a filter, as they stand at one moment, oldest or newest first. They are read as fast as they
+    /// are taken; who stops taking them ends it.
+    async fn export(&self, workspace: Workspace, filter: Filter) -> Result<Export, StoreError>;
+    /// Some of what happened to a claim, oldest first.
+    async fn history_page(
+        &self,
+        id: ClaimRef,
+        after: Option<i64>,
+        limit: u32,
+    ) -> Result<Page<HistoryRow>, StoreError>;
     /// Claims that fit a filter, counted in groups.
     async fn groups(&self, workspace: Workspace, filter: Filter, by: By) -> Result<Groups, StoreError>;
     /// What an act on many claims would do now.

@@ -13,8 +13,8 @@ use crate::StoreError;
 use crate::api::Page;
 use crate::bulk::{BulkAct, BulkClaim, BulkRow};
 
-const SELECT: &str = "SELECT b.id, b.workspace_id, b.token_id, b.act, b.filter, b.reason, b.actor, b.matched, b.made_at, \
-    b.finished_at, b.undoes, (SELECT u.id FROM bulk_acts u WHERE u.undoes = b.id) AS undone_by FROM bulk_acts b";
+const SELECT: &str = "SELECT k.id, k.workspace_id, k.token_id, k.act, k.filter, k.reason, k.actor, k.matched, k.made_at, \
+    k.finished_at, k.undoes, (SELECT u.id FROM bulk_acts u WHERE u.undoes = k.id) AS undone_by FROM bulk_acts k";
 
 /// An act that goes on.
 pub(super) struct Open {
@@ -67,7 +67,7 @@ fn read(db: &Connection, r: &Row<'_>) -> Result<BulkRow, StoreError> {
 }
 
 pub(super) fn one(db: &Connection, workspace: Workspace, id: i64) -> Result<Option<BulkRow>, StoreError> {
-    let mut statement = db.prepare_cached(&format!("{SELECT} WHERE b.workspace_id = ?1 AND b.id = ?2"))?;
+    let mut statement = db.prepare_cached(&format!("{SELECT} WHERE k.workspace_id = ?1 AND k.id = ?2"))?;
     let mut rows = statement.query(params![workspace.0, id])?;
     rows.next()?.map(|r| read(db, r)).transpose()
 }
@@ -80,7 +80,7 @@ pub(super) fn list(
 ) -> Result<Page<BulkRow>, StoreError> {
     let limit = limit.clamp(1, limits::PAGE_ROWS_MAX);
     let mut statement = db.prepare_cached(&format!(
-        "{SELECT} WHERE b.workspace_id = ?1 AND b.id < ?2 ORDER BY b.id DESC LIMIT ?3"
+        "{SELECT} WHERE k.workspace_id = ?1 AND k.id < ?2 ORDER BY k.id DESC LIMIT ?3"
     ))?;
     let mut found = statement.query(params![workspace.0, before.unwrap_or(i64::MAX), limit])?;
     let mut rows = Vec::new();

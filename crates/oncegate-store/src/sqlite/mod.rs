@@ -8,6 +8,7 @@ mod batch;
 mod bulk;
 mod bulk_rows;
 mod dir;
+mod export;
 mod intake;
 mod migrations;
 mod people;

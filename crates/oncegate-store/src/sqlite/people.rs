@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use oncegate_core::key::{AutomationName, Workspace};
+use oncegate_core::key::{AutomationName, ClaimRef, Workspace};
 
 use super::store::SqliteStore;
 use super::writer::Manner;
-use super::{automations, bulk_rows, requests, search};
+use super::{automations, bulk_rows, queries, requests, search};
 use crate::StoreError;
-use crate::api::{ClaimCall, Claimed, Page};
+use crate::api::{ClaimCall, Claimed, HistoryRow, Page};
 use crate::bulk::{BulkAct, BulkClaim, BulkCount, BulkRow, BulkStep};
-use crate::people::{AutomationRow, Known, Once, People, Request, Write, Wrote};
+use crate::people::{AutomationRow, Export, Known, Once, People, Request, Write, Wrote};
 use crate::search::{By, Filter, Found, Groups};
 
 #[async_trait]
@@ -34,6 +34,19 @@ impl People for SqliteStore {
     async fn search(&self, workspace: Workspace, filter: Filter) -> Result<Found, StoreError> {
         let shared = Arc::clone(&self.shared);
         self.readers.read(move |db| search::search(db, workspace, &filter, shared.now(), shared.boot)).await
+    }
+
+    async fn export(&self, workspace: Workspace, filter: Filter) -> Result<Export, StoreError> {
+        self.exports.start(workspace, filter, self.shared.now(), self.shared.boot)
+    }
+
+    async fn history_page(
+        &self,
+        id: ClaimRef,
+        after: Option<i64>,
+        limit: u32,
+    ) -> Result<Page<HistoryRow>, StoreError> {
+        self.readers.read(move |db| queries::history_page(db, id, after, limit)).await
     }
 
     async fn groups(&self, workspace: Workspace, filter: Filter, by: By) -> Result<Groups, StoreError> {

@@ -6,7 +6,7 @@ use oncegate_core::key::{AutomationName, ClaimId, ClaimRef, Workspace};
 use oncegate_core::limits;
 use oncegate_core::time::{Now, millis};
 use rusqlite::types::Value;
-use rusqlite::{Connection, OptionalExtension, params, params_from_iter};
+use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
 
 use super::row::{self, ts};
 
@@ -95,24 +95,44 @@ pub(super) fn automation(
         .optional()?)
 }
 
+const HISTORY: &str = "SELECT h.at, h.kind, h.reason, h.attempt, h.actor, h.note, h.id FROM history h \
+    JOIN claims c ON c.id = h.claim_row WHERE c.claim_id = ?1 AND c.workspace_id = ?2";
+
+fn history_row(r: &Row<'_>) -> rusqlite::Result<HistoryRow> {
+    Ok(HistoryRow {
+        at: ts(r.get(0)?),
+        kind: r.get(1)?,
+        reason: r.get(2)?,
+        attempt: r.get(3)?,
+        actor: r.get(4)?,
+        note: r.get(5)?,
+    })
+}
+
+/// The newest rows that one page takes, oldest of them first.
 pub(super) fn history(db: &Connection, id: ClaimRef) -> Result<Vec<HistoryRow>, StoreError> {
-    let mut statement = db.prepare_cached(
-        "SELECT h.at, h.kind, h.reason, h.attempt, h.actor, h.note FROM history h \
-         JOIN claims c ON c.id = h.claim_row WHERE c.claim_id = ?1 AND c.workspace_id = ?2 ORDER BY h.id",
-    )?;
+    let mut statement = db.prepare_cached(&format!("{HISTORY} ORDER BY h.id DESC LIMIT ?3"))?;
     let rows = statement
-        .query_map(params![&id.id.0[..], id.workspace.0], |r| {
-            Ok(HistoryRow {
-                at: ts(r.get(0)?),
-                kind: r.get(1)?,
-                reason: r.get(2)?,
-                attempt: r.get(3)?,
-                actor: r.get(4)?,
-                note: r.get(5)?,
-            })
+        .query_map(params![&id.id.0[..], id.workspace.0, limits::PAGE_ROWS_MAX], history_row)?
+        .collect::<Result<Vec<_>, _>>()?;
+    Ok(rows.into_iter().rev().collect())
+}
+
+pub(super) fn history_page(
+    db: &Connection,
+    id: ClaimRef,
+    after: Option<i64>,
+    limit: u32,
+) -> Result<Page<HistoryRow>, StoreError> {
+    let limit = limit.clamp(1, limits::PAGE_ROWS_MAX);
+    let mut statement = db.prepare_cached(&format!("{HISTORY} AND h.id > ?3 ORDER BY h.id LIMIT ?4"))?;
+    let found = statement
+        .query_map(params![&id.id.0[..], id.workspace.0, after.unwrap_or(0), limit], |r| {
+            Ok((r.get::<_, i64>(6)?, history_row(r)?))
         })?
         .collect::<Result<Vec<_>, _>>()?;
-    Ok(rows)
+    let next = found.last().filter(|_| found.len() == limit as usize).map(|(id, _)| *id);
+    Ok(Page { rows: found.into_iter().map(|(_, row)| row).collect(), next })
 }
 
 pub(super) fn work(db: &Connection, id: ClaimRef) -> Result<Option<Work>, StoreError> {

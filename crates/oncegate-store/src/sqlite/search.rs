@@ -1,5 +1,5 @@
-//! Looking for claims. A walk goes along one index, row by row, in the order of the list; what else is asked of a row is
-//! judged on the way. How far a walk goes is bounded by its caller, so that no search holds a reader for long.
+//! Looking for claims. A walk goes along one index, row by row, in the order of the list; what else is asked of a row
+//! is judged on the way. How far a walk goes is bounded by its caller, so that no search holds a reader for long.
 
 use std::collections::HashMap;
 
@@ -40,8 +40,10 @@ impl Conditions {
         self.hit.push_str(&format!(" AND {}", condition.replace('@', &at)));
     }
 
-    fn of(workspace: Workspace, filter: &Filter, now: Now) -> Self {
-        let values = clock_params(workspace, now).into();
+    /// `?4` is the position where the walk begins, `?5` the number of rows after which it ends.
+    fn of(workspace: Workspace, filter: &Filter, now: Now, begin: i64, max: u32) -> Self {
+        let mut values: Vec<Value> = clock_params(workspace, now).into();
+        values.extend([filter.before.unwrap_or(begin).into(), i64::from(max).into()]);
         let hit = "c.workspace_id = ?1 AND ?2 IS NOT NULL AND ?3 IS NOT NULL".to_owned();
         let mut c = Self { values, walk: String::new(), hit };
         c.walk = c.walk_of(filter);
@@ -141,17 +143,15 @@ pub(super) fn walk(
     (columns, max): (&str, u32),
     mut each: impl FnMut(&Row<'_>) -> Result<bool, StoreError>,
 ) -> Result<Walked, StoreError> {
-    let mut c = Conditions::of(workspace, filter, now);
     let (sign, order, begin) = match filter.oldest_first {
         false => ("<", "DESC", i64::MAX),
         true => (">", "ASC", 0),
     };
-    let position = c.bind(filter.before.unwrap_or(begin));
-    let bound = c.bind(i64::from(max));
+    let c = Conditions::of(workspace, filter, now, begin, max);
     let sql = format!(
         "SELECT {columns}, c.id AS position, c.created_at AS made_at, ({}) AS hit FROM claims c \
          CROSS JOIN automations a ON a.id = c.automation_id \
-         WHERE {} AND c.id {sign} {position} ORDER BY c.id {order} LIMIT {bound}",
+         WHERE {} AND c.id {sign} ?4 ORDER BY c.id {order} LIMIT ?5",
         c.hit, c.walk,
     );
     let mut statement = db.prepare_cached(&sql)?;

@@ -13,6 +13,7 @@ use oncegate_core::time::{Now, Timestamp};
 use rusqlite::Connection;
 
 use super::dir::DataDir;
+use super::export::Exports;
 use super::readers::Readers;
 use super::transition::{self, Context};
 use super::writer::{Manner, Writer};
@@ -56,6 +57,7 @@ pub struct SqliteStore {
     pub(super) shared: Arc<Shared>,
     writer: Arc<Writer>,
     pub(super) readers: Readers,
+    pub(super) exports: Exports,
     _dir: DataDir,
 }
 
@@ -104,6 +106,7 @@ impl SqliteStore {
             db.pragma_update(None, "max_page_count", i64::try_from(bytes).unwrap_or(i64::MAX) / page)?;
         }
         let readers = Readers::open(&path, READERS)?;
+        let exports = Exports::of(path);
         let shared = Shared {
             secret: meta.secret,
             boot: meta.boot,
@@ -111,7 +114,13 @@ impl SqliteStore {
             lease: LeaseClock::resume(meta.lease, reading, meta.last_wall),
             policies: Arc::clone(&options.policies),
         };
-        Ok(Self { shared: Arc::new(shared), writer: Arc::new(Writer::start(db)?), readers, _dir: dir })
+        Ok(Self {
+            shared: Arc::new(shared),
+            writer: Arc::new(Writer::start(db)?),
+            readers,
+            exports,
+            _dir: dir,
+        })
     }
 
     /// What the writer's connection really runs with.

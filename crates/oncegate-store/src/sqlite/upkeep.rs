@@ -52,8 +52,8 @@ pub(super) fn reap(db: &Connection, now: Now, limit: u32) -> Result<u64, StoreEr
 const REAPED: [(&str, Duration); 6] = [
     (
         "UPDATE bulk_rows SET before = NULL WHERE (bulk_id, claim_row) IN \
-         (SELECT r.bulk_id, r.claim_row FROM bulk_acts b JOIN bulk_rows r ON r.bulk_id = b.id \
-         WHERE b.finished_at < ?1 AND r.before IS NOT NULL LIMIT ?2)",
+         (SELECT r.bulk_id, r.claim_row FROM bulk_acts k CROSS JOIN bulk_rows r ON r.bulk_id = k.id \
+         WHERE k.finished_at < ?1 AND r.before IS NOT NULL LIMIT ?2)",
         limits::BULK_UNDO_KEPT_FOR,
     ),
     (

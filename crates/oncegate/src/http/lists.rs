@@ -149,6 +149,20 @@ pub(crate) async fn claim(
     Ok(Json(shown))
 }
 
+pub(crate) async fn history(
+    State(state): State<Arc<AppState>>,
+    caller: Caller,
+    Path(id): Path<String>,
+    uri: Uri,
+) -> Answered {
+    let id = caller.claim(&state, &id).await?.at();
+    let mut fields = Fields::query(&uri)?;
+    let cursors = plain(&format!("history {id}"), &caller);
+    let (after, limit) = paging(&mut fields, &cursors)?;
+    fields.finish("cursor, limit")?;
+    Ok(page("history", state.gate.store().history_page(id, after, limit).await?, &cursors, |row| json!(row)))
+}
+
 pub(crate) async fn inbox(State(state): State<Arc<AppState>>, caller: Caller) -> Answered {
     caller.may_touch_all()?;
     let counts = state.gate.store().counts(caller.workspace).await?;

@@ -9,6 +9,7 @@ mod budget;
 mod bulk;
 mod claims;
 mod connection;
+mod export;
 mod filter;
 mod finish;
 mod form;
@@ -68,6 +69,8 @@ pub(crate) fn router(state: Arc<AppState>) -> Router {
     let reading = Router::new()
         .route("/v1/claims", get(lists::claims))
         .route("/v1/claims/{id}", get(lists::claim))
+        .route("/v1/claims/export", get(export::claims))
+        .route("/v1/claims/{id}/history", get(lists::history))
         .route("/v1/claims/groups", get(lists::groups))
         .route("/v1/bulk", get(bulk::list))
         .route("/v1/bulk/{id}", get(bulk::one))

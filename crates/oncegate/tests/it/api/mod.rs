@@ -2,6 +2,7 @@
 
 mod acts;
 mod batch;
+mod bulk;
 mod claiming;
 mod connections;
 mod finishing;
@@ -10,5 +11,6 @@ mod lists;
 mod once;
 mod problems;
 mod renaming;
+mod searching;
 mod unfinished;
 mod waiting;
