@@ -115,3 +115,11 @@ pub const BULK_UNDO_KEPT_FOR: Duration = Duration::from_secs(30 * 24 * 3600);
 pub const EXPORTS_AT_A_TIME_MAX: usize = 2;
 /// Rows of an export read ahead of a slow reader.
 pub const EXPORT_ROWS_AHEAD: usize = 64;
+/// How long a write may take for the gate to be called ready: well below what balancers wait for an answer (2 to 5 s).
+pub const READY_WRITE_MAX: Duration = Duration::from_secs(2);
+/// How long `/readyz` believes its last look: however many ask, the disk is asked once in this time.
+pub const READY_LOOKED_AT_FOR: Duration = Duration::from_secs(1);
+/// How long `/metrics` believes its last look at all open claims: below the 15 s in which scrapers come.
+pub const VITALS_LOOKED_AT_FOR: Duration = Duration::from_secs(5);
+/// The longest notice of a stop: what waits for it must not be killed before it.
+pub const DRAIN_NOTICE_MAX: Duration = Duration::from_secs(300);

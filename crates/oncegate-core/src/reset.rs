@@ -6,58 +6,7 @@ use crate::finish::cut;
 use crate::policy::Policy;
 use crate::time::{Now, Timestamp};
 
-/// What a person wants.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Act {
-    /// Back to `none` with fresh retries.
-    Reset {
-        /// Start it at once, where oncegate itself holds the work.
-        run_now: bool,
-        /// The name of the live holder, to confirm that its work may be cut off ([`Claim::holder_name`]).
-        confirm_holder: Option<String>,
-        /// Needed for `done`: somebody verified that the effect must happen again.
-        verified: bool,
-    },
-    /// To `error`, with a tag, e.g. for mass duplicates.
-    MarkError {
-        /// The tag and note.
-        note: String,
-    },
-    /// From `error` to `done`: it did happen.
-    MarkDone,
-    /// It shall not happen; or, for `done`, the mark in the inbox has been looked at.
-    Dismiss,
-}
-
-/// Why not; the caller is told how to go on.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
-    /// Somebody is alive on it.
-    #[error(
-        "{holder} is working on this claim (attempt {attempt}); resetting it can make the effect happen twice. \
-         If you are sure that it is dead, repeat with confirm_holder: \"{holder}\""
-    )]
-    LiveHolder {
-        /// What to repeat.
-        holder: String,
-        /// Its attempt.
-        attempt: u32,
-    },
-    /// Somebody is alive on it, and this act has no confirmation.
-    #[error("{0} is working on this claim; wait for it, or reset it first")]
-    Busy(String),
-    /// The effect happened.
-    #[error(
-        "the effect is done; only `verified: true` (somebody checked that it must happen again) resets it"
-    )]
-    Done,
-    /// Nothing to do.
-    #[error("the claim is {0} already")]
-    Nothing(&'static str),
-    /// Only an error can be declared done.
-    #[error("only a claim in error can be marked done; this one is {0}")]
-    NotAnError(&'static str),
-}
+pub use crate::act::*;
 
 /// Decides a person's act.
 ///
@@ -113,7 +62,7 @@ pub fn act(claim: &Claim, act: &Act, policy: &Policy, now: Now, boot: Boot) -> R
 }
 
 /// Whether the effect is known to have happened, however the claim is marked since.
-fn has_happened(claim: &Claim) -> bool {
+pub fn has_happened(claim: &Claim) -> bool {
     matches!(claim.state, State::Done { .. } | State::Error { cause: ErrorCause::MarkedAfterDone, .. })
 }
 

@@ -2,6 +2,7 @@
 //! happens within a process: waking those who wait, and the runner.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use oncegate_core::decide::{Decision, StopReason};
@@ -30,12 +31,30 @@ pub struct Gatekeeper {
     work: Notify,
     /// Rung when an act on many claims begins.
     bulk: Notify,
+    at_work: AtomicUsize,
+}
+
+/// One claim that the runner works on.
+pub(crate) struct AtWork(Arc<Gatekeeper>);
+
+impl Drop for AtWork {
+    fn drop(&mut self) {
+        self.0.at_work.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Gatekeeper {
     /// A gatekeeper of one store.
     pub fn new(store: Arc<dyn Store>, book: Arc<Book>, clock: Arc<dyn Clock>) -> Self {
-        Self { store, book, clock, waiters: Waiters::default(), work: Notify::new(), bulk: Notify::new() }
+        Self {
+            store,
+            book,
+            clock,
+            waiters: Waiters::default(),
+            work: Notify::new(),
+            bulk: Notify::new(),
+            at_work: AtomicUsize::new(0),
+        }
     }
 
     /// The store, for reading.
@@ -60,6 +79,17 @@ impl Gatekeeper {
 
     pub(crate) fn bulk(&self) -> &Notify {
         &self.bulk
+    }
+
+    /// How many claims the runner works on at this moment.
+    pub fn at_work(&self) -> usize {
+        self.at_work.load(Ordering::Relaxed)
+    }
+
+    /// Counts one claim as worked on until the answer is dropped.
+    pub(crate) fn begin_work(self: &Arc<Self>) -> AtWork {
+        self.at_work.fetch_add(1, Ordering::Relaxed);
+        AtWork(Arc::clone(self))
     }
 
     pub(crate) fn work(&self) -> &Notify {

@@ -11,10 +11,12 @@ pub mod clock;
 pub mod deliveries;
 mod error;
 pub mod failpoint;
+pub mod observer;
 pub mod people;
 pub mod search;
 pub mod sqlite;
 pub mod transition;
+pub mod vitals;
 
 pub use api::Store;
 pub use error::StoreError;

@@ -18,6 +18,7 @@ use super::transition::{Context, judged};
 use crate::StoreError;
 use crate::api::{ActCall, ClaimView};
 use crate::bulk::{BulkAct, BulkCall, BulkCount, BulkStep, Bulked, Undone};
+use crate::observer;
 use crate::search::Filter;
 use crate::transition::{Line, Rules, act};
 
@@ -279,6 +280,7 @@ impl Context<'_> {
             };
             row::update(self.db, self.secret, &stored, &writes.claim, &Extra::default(), self.now)?;
             self.history(stored.row, &writes.line, &bulk.actor)?;
+            self.journal.note(observer::acted(&call.act));
         }
         let line = |kind, note: String| Line {
             kind,

@@ -19,12 +19,13 @@ use rusqlite::Connection;
 use rusqlite::trace::{TraceEvent, TraceEventCodes};
 
 use super::transition::Context;
-use super::{automations, bulk_rows, intake, migrations, queries, row, schema_meta, search, upkeep};
+use super::{automations, bulk_rows, intake, migrations, queries, row, schema_meta, search, upkeep, vitals};
 use crate::api::{
     ActCall, AdmitCall, AdmitEvent, ClaimCall, DefaultPolicies, Filter, FinishCall, Payload, PolicyBook,
     Release, StepBegin, StepEnd, StepOutcome, Target, UnverifiedCall, Workspace,
 };
 use crate::bulk::{BulkAct, BulkCall, Bulked};
+use crate::observer::Journal;
 use crate::people::{self, Kept, Once, Write, Written, Wrote};
 use crate::search::By;
 
@@ -123,7 +124,16 @@ fn claim_call(key: &str, start: Start) -> ClaimCall {
 /// One claim through everything that can happen to it.
 fn live_a_life(db: &Connection, secret: &StoreSecret) {
     let policies: Arc<dyn PolicyBook> = Arc::new(DefaultPolicies::default());
-    let cx = Context { db, secret, policies: &policies, now: NOW, boot: BOOT, clock_is_doubtful: false };
+    let journal = Journal::new(Arc::new(()));
+    let cx = Context {
+        db,
+        secret,
+        policies: &policies,
+        now: NOW,
+        boot: BOOT,
+        clock_is_doubtful: false,
+        journal: &journal,
+    };
     let caller = || Start::Now(Holder::Caller { run_id: Some(RunId::try_from("run").unwrap()) });
     let held = cx.claim(&claim_call("k", caller())).unwrap().unwrap();
     cx.claim(&claim_call("k", caller())).unwrap();
@@ -143,12 +153,13 @@ fn live_a_life(db: &Connection, secret: &StoreSecret) {
     cx.claim(&claim_call("stale", caller())).unwrap();
     let later = Now { lease: LeaseInstant(3_600_000), ..NOW };
     Context { now: later, ..cx }.claim(&claim_call("taker", caller())).unwrap();
+    vitals::probe(db, NOW).unwrap();
     admit(&cx);
     act_on_many(&cx);
     read_all(db);
     let years = Now { wall: NOW.wall.after(std::time::Duration::from_secs(3 * 366 * 86_400)), ..NOW };
     Context { now: NOW, ..cx }.claim(&claim_call("k2", Start::Queue)).unwrap();
-    upkeep::reap(db, years, 100).unwrap();
+    upkeep::reap(db, years, 100, &journal).unwrap();
 }
 
 fn admit(cx: &Context<'_>) {
@@ -260,6 +271,7 @@ fn read_all(db: &Connection) {
     queries::audit(db, WS, None, 10).unwrap();
     queries::due(db, NOW, BOOT, 10).unwrap();
     upkeep::next_due(db).unwrap();
+    vitals::read(db, Path::new("."), NOW, BOOT).unwrap();
     intake::rejected(db, WS, None, 10).unwrap();
     intake::delivery(db, WS, 1).unwrap();
 }

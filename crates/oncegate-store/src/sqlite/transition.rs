@@ -16,6 +16,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use super::row::{self, Extra, Stored};
 use crate::StoreError;
 use crate::api::{ClaimCall, ClaimView, Claimed, FinishCall, Payload, PolicyBook, Target};
+use crate::observer::{self, Journal};
 use crate::transition::claim::{self, Keep, Loaded, Pruned};
 use crate::transition::{Line, Rules, finish};
 
@@ -27,6 +28,8 @@ pub(super) struct Context<'a> {
     pub(super) now: Now,
     pub(super) boot: Boot,
     pub(super) clock_is_doubtful: bool,
+    /// What to tell whoever counts, once this is committed.
+    pub(super) journal: &'a Journal,
 }
 
 /// Where a new claim would go.
@@ -64,7 +67,7 @@ impl Context<'_> {
         let mut writes = claim::claim(&Rules::CORE, &loaded, call, name, &policy, self.now);
 
         if let (true, Some(stored)) = (writes.give_up_steps, &stored)
-            && super::steps::give_up_in_flight(self.db, stored.row, self.now)?
+            && self.give_up_in_flight(stored.row)?
         {
             writes.steps_were_given_up();
         }
@@ -107,6 +110,9 @@ impl Context<'_> {
             (Decision::Run(_), Some(view)) => Some(self.secret.token(id, view.claim.fence())),
             _ => None,
         };
+        if let Some(counts) = observer::decided(call, &decision, changed) {
+            self.journal.note(counts);
+        }
         Ok(Some(Claimed { decision, view, changed, id, token, now: self.now }))
     }
 
@@ -276,6 +282,7 @@ impl Context<'_> {
             Some(line) => self.history(stored.row, line, &call.actor)?,
             None => {}
         }
+        self.journal.note(observer::finished(&call.call, writes.answer));
         let view = self.view(call.id)?.ok_or_else(|| gone(call.id))?;
         Ok(Some((writes.answer, view)))
     }

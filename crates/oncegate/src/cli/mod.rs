@@ -2,7 +2,9 @@
 
 mod check;
 mod demo;
+mod doctor;
 mod lab;
+mod logs;
 mod serve;
 
 use std::process::ExitCode;
@@ -23,6 +25,8 @@ enum Verb {
     Serve(serve::Args),
     /// Check a configuration without starting anything.
     Check(check::Args),
+    /// Look whether the gate, its disk, its clock and its configuration are well; changes nothing.
+    Doctor(doctor::Args),
     /// See one webhook become one effect while the gate is killed under it (a few seconds).
     Demo(demo::Args),
     /// Parts of the demo and of the tests: a receiver that counts, a sender that repeats.
@@ -41,6 +45,7 @@ pub fn main() -> ExitCode {
         match cli.verb {
             Verb::Serve(args) => serve::run(args).await,
             Verb::Check(args) => check::run(&args),
+            Verb::Doctor(args) => doctor::run(&args).await,
             Verb::Demo(args) => demo::run(args).await,
             Verb::Lab(args) => lab::run(args).await,
         }

@@ -38,6 +38,8 @@ pub struct Config {
     pub allow_private: Vec<PrivateAllowance>,
     /// Claims worked on at the same time.
     pub concurrency: Option<usize>,
+    /// Whether `/metrics` answers without a token.
+    pub metrics_public: bool,
 }
 
 /// One webhook endpoint.
@@ -146,6 +148,7 @@ pub fn parse(text: &str, path: &Path, environment: &dyn Environment) -> Result<C
         renamed,
         allow_private: file.outgoing.allow_private,
         concurrency: file.runner.concurrency.map(|n| n.value),
+        metrics_public: file.metrics.public,
     })
 }
 

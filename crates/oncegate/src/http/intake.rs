@@ -145,7 +145,8 @@ async fn judge_apart(
         drop((turn, share));
         verdict
     });
-    judged.await.map_err(|e| fault(&e))?.ok_or_else(|| fault(&"its source is gone"))
+    // Not the message of a panic: that may quote the body.
+    judged.await.map_err(|_| fault(&"it panicked"))?.ok_or_else(|| fault(&"its source is gone"))
 }
 
 /// Accepted and duplicate both get exactly 200: whatever else a sender might do with another answer is worse.

@@ -6,6 +6,8 @@ use oncegate_core::json::told;
 use oncegate_store::StoreError;
 use serde_json::{Map, Value, json};
 
+use super::watch::request_id;
+
 /// One refusal. The code is a promise; the sentence may get better.
 #[derive(Debug)]
 pub(crate) struct Problem {
@@ -88,17 +90,21 @@ impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
         match error {
             StoreError::Full(_) | StoreError::Busy | StoreError::Closed | StoreError::Database(_) => {
-                tracing::error!(%error, "the store refused a call");
+                tracing::error!(%error, request = request_id(), "the store refused a call");
                 Self::store_unavailable(error)
             }
             // Nothing a caller could mend; the log says what it was.
             _ => {
-                tracing::error!(%error, "the store failed");
+                tracing::error!(%error, request = request_id(), "the store failed");
                 Self::internal("the store failed; the server's log says how")
             }
         }
     }
 }
+
+/// The code of a problem document, beside its response: for those who count.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Refused(pub(crate) &'static str);
 
 impl Problem {
     /// The problem document.
@@ -112,6 +118,9 @@ impl Problem {
         });
         if let Value::Object(members) = &mut document {
             members.extend(self.extra);
+            if let Some(id) = request_id() {
+                members.insert("request_id".to_owned(), id.into());
+            }
         }
         document
     }
@@ -121,6 +130,7 @@ impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let (status, code) = (self.status, self.code);
         let mut response = (status, format!("{}\n", self.document())).into_response();
+        response.extensions_mut().insert(Refused(code));
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         // A provider whose signature is wrong cannot mend that with a bearer token.

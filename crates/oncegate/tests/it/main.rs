@@ -7,10 +7,14 @@
 )]
 
 mod api;
+mod bad_input;
 mod cases;
 mod config;
 mod forward;
 mod harness;
+mod health;
 mod intake;
+mod limits;
+mod parsers;
 mod promises;
 mod tidy;

@@ -4,5 +4,6 @@ mod claims;
 mod load;
 mod paths;
 mod people;
+mod resets;
 mod runner;
 mod time;
