@@ -44,10 +44,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_value_comes_back(value in "[=+@\\-\t\r'a ]{0,4}|.*") {
+        fn every_value_comes_back(value in "[=+@\\-\t\r'a ]{0,4}|(?s).{0,20}") {
             let cell = escape(&value);
             prop_assert!(!cell.starts_with(['=', '+', '-', '@', '\t', '\r']));
-            prop_assert_eq!(unescape(&cell), value);
+            prop_assert_eq!(unescape(&cell), value.as_str());
         }
     }
 }

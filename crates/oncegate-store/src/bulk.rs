@@ -91,7 +91,7 @@ pub struct BulkCount {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Bulked {
     /// It has begun.
-    Begun(BulkRow),
+    Begun(Box<BulkRow>),
     /// Another number fits by now; nothing was done.
     CountChanged(u64),
     /// More fit than one act may touch; nothing was done.
@@ -102,9 +102,9 @@ pub enum Bulked {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Undone {
     /// It has begun.
-    Begun(BulkRow),
+    Begun(Box<BulkRow>),
     /// It was undone before, by this one; nothing more was done.
-    Before(BulkRow),
+    Before(Box<BulkRow>),
     /// The act itself still goes on.
     Running,
     /// An undo is not undone.

@@ -17,7 +17,7 @@ use super::search;
 use super::transition::{Context, judged};
 use crate::StoreError;
 use crate::api::{ActCall, ClaimView};
-use crate::bulk::{BulkAct, BulkCall, BulkCount, BulkStep, Bulked, Undone};
+use crate::bulk::{BulkAct, BulkCall, BulkCount, BulkRow, BulkStep, Bulked, Undone};
 use crate::observer;
 use crate::search::Filter;
 use crate::transition::{Line, Rules, act};
@@ -148,7 +148,7 @@ impl Context<'_> {
         let action = format!("bulk_{}", call.act.as_str());
         let detail = format!("{} claims: {}", meant.len(), call.told);
         self.audit(call.workspace, &call.actor, &action, &format!("bulk {id}"), &call.reason, Some(&detail))?;
-        Ok(Bulked::Begun(bulk_rows::one(self.db, call.workspace, id)?.ok_or_else(|| vanished(id))?))
+        Ok(Bulked::Begun(self.noted(call.workspace, id)?))
     }
 
     /// Begins to take an act back: what it acted on, as it left it.
@@ -161,7 +161,7 @@ impl Context<'_> {
     ) -> Result<Undone, StoreError> {
         let Some(bulk) = bulk_rows::one(self.db, workspace, of)? else { return Ok(Undone::NotFound) };
         if let Some(by) = bulk.undone_by {
-            return Ok(Undone::Before(bulk_rows::one(self.db, workspace, by)?.ok_or_else(|| vanished(by))?));
+            return Ok(Undone::Before(self.noted(workspace, by)?));
         }
         let Some(finished) = bulk.finished_at else { return Ok(Undone::Running) };
         if bulk.undoes.is_some() {
@@ -205,7 +205,7 @@ impl Context<'_> {
             reason,
             Some(&format!("bulk {id}")),
         )?;
-        Ok(Undone::Begun(bulk_rows::one(self.db, workspace, id)?.ok_or_else(|| vanished(id))?))
+        Ok(Undone::Begun(self.noted(workspace, id)?))
     }
 
     /// Gives some claims of the oldest act that is not finished their turn. `None`: there is none.
@@ -320,14 +320,17 @@ impl Context<'_> {
         Ok(())
     }
 
+    /// An act that is there.
+    fn noted(&self, workspace: Workspace, id: i64) -> Result<Box<BulkRow>, StoreError> {
+        bulk_rows::one(self.db, workspace, id)?.map(Box::new).ok_or_else(|| {
+            StoreError::Inconsistent(format!("bulk act {id} vanished within its own transaction"))
+        })
+    }
+
     fn current(&self, id: ClaimRef) -> Result<ClaimView, StoreError> {
         let stored = row::load(self.db, id)?.ok_or_else(|| super::transition::gone(id))?;
         Ok(judged(stored, self.now, self.boot))
     }
-}
-
-fn vanished(id: i64) -> StoreError {
-    StoreError::Inconsistent(format!("bulk act {id} vanished within its own transaction"))
 }
 
 /// Fates and reasons, counted.

@@ -24,7 +24,7 @@ fn grouped(n: u64) -> String {
 fn shown(name: &str, expression: &str) -> String {
     if let Some(seconds) = expression.strip_prefix("Duration::from_secs(").and_then(|e| e.strip_suffix(')')) {
         let seconds = product(seconds);
-        let fits = |unit: &u64| seconds % unit == 0 && seconds / unit >= 2;
+        let fits = |unit: &u64| seconds.is_multiple_of(*unit) && seconds / unit >= 2;
         return match [86_400, 3_600, 60].into_iter().find(fits) {
             Some(86_400) => format!("{} days", grouped(seconds / 86_400)),
             Some(3_600) => format!("{} h", seconds / 3_600),
@@ -34,8 +34,8 @@ fn shown(name: &str, expression: &str) -> String {
     }
     let value = product(expression);
     match name.contains("BYTES") {
-        true if value % (1 << 20) == 0 => format!("{} MiB", grouped(value >> 20)),
-        true if value % 1_024 == 0 && value >= 4_096 => format!("{} KiB", grouped(value >> 10)),
+        true if value.is_multiple_of(1 << 20) => format!("{} MiB", grouped(value >> 20)),
+        true if value.is_multiple_of(1_024) && value >= 4_096 => format!("{} KiB", grouped(value >> 10)),
         true => format!("{} bytes", grouped(value)),
         false => grouped(value),
     }

@@ -156,3 +156,69 @@ fn ages_have_no_gaps() {
     assert_eq!(Age::of_millis(3_599_999), Age::Hour);
     assert_eq!(Age::of_millis(-5), Age::Hour, "a clock that was set back");
 }
+
+#[tokio::test]
+async fn an_export_shows_one_moment_and_two_go_at_a_time() {
+    for bench in benches() {
+        let mut tokens = Vec::new();
+        for n in 0..400 {
+            tokens.push(bench.ask(caller(&format!("k{n}"))).await.token.unwrap());
+        }
+        let filter = || Filter { oldest_first: true, ..Filter::default() };
+        let mut export = bench.export(WS, filter()).await.unwrap();
+        let first = export.recv().await.unwrap().unwrap();
+        assert_eq!(first.key, key("k0"));
+        // What happens from here on is not in it, however slowly it is read.
+        for token in &tokens {
+            bench.say(token, Call::Done).await;
+        }
+        bench.ask(caller("later")).await;
+        let mut rows = vec![first];
+        let other = bench.export(WS, filter()).await.unwrap();
+        assert!(bench.export(WS, filter()).await.is_err(), "a third waits for its turn");
+        while let Some(row) = export.recv().await {
+            rows.push(row.unwrap());
+        }
+        assert_eq!(rows.len(), 400);
+        assert!(rows.iter().all(|v| v.claim.processing_state() == ProcessingState::Processing));
+        // Who stops reading gives its turn back.
+        drop(other);
+        let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
+        let mut again = loop {
+            match bench.export(WS, filter()).await {
+                Ok(export) => break export,
+                Err(_) => assert!(tokio::time::Instant::now() < deadline, "no turn was given back"),
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        };
+        assert_eq!(again.recv().await.unwrap().unwrap().claim.processing_state(), ProcessingState::Done);
+    }
+}
+
+#[tokio::test]
+async fn a_long_history_is_shown_by_its_newest_rows_and_read_whole_in_pages() {
+    for bench in benches() {
+        let held = bench.ask(caller("k")).await;
+        bench.say(&held.token.unwrap(), failed_for_good()).await;
+        for n in 0..520 {
+            let tag = Some(format!("t{n}"));
+            let write = Write::Tag { id: held.id, tag, reason: "r".into(), actor: "mia".into() };
+            bench.write(write, None).await.unwrap();
+        }
+        let newest = bench.history(held.id).await.unwrap();
+        assert_eq!(newest.len(), 500);
+        assert_eq!(newest.last().unwrap().note.as_deref(), Some("t519: r"));
+        let (mut all, mut after) = (Vec::new(), None);
+        loop {
+            let page = bench.history_page(held.id, after, 100).await.unwrap();
+            all.extend(page.rows);
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
+        }
+        assert_eq!((all.len(), all[0].kind.as_str()), (522, "run"));
+        let theirs = ClaimRef { workspace: Workspace(2), id: held.id.id };
+        assert_eq!(bench.history_page(theirs, None, 100).await.unwrap().rows.len(), 0);
+    }
+}

@@ -171,3 +171,25 @@ async fn what_a_bulk_act_needs_is_named() {
         assert_eq!(problem["field"], field, "{body}: {problem}");
     }
 }
+
+#[tokio::test]
+async fn who_waits_for_a_claim_is_told_when_a_bulk_act_decides_it() {
+    let gate = gate().await;
+    let holder = gate.api.claim("story", "s_1").await;
+    let api = gate.api.another();
+    let waiting = tokio::spawn(async move {
+        api.claim_with(&json!({ "automation": "story", "idempotency_key": "s_1", "wait": 25 })).await
+    });
+    eventually("the claim waits", async || {
+        let stopped = gate.api.show(&holder.claim_id).await["stopped"].clone();
+        stopped.is_object().then_some(())
+    })
+    .await;
+    let mark = json!({
+        "action": "mark_error", "tag": "dup", "filter": { "state": "processing" }, "reason": "twins", "expect": 1
+    });
+    gate.api.post("/v1/bulk", &mark).await.ok();
+    // Time stands still here: only a ring can end the wait.
+    waiting.await.unwrap().is("stop needs_review");
+    gate.api.done(&holder).await.problem(409, "lost_claim");
+}

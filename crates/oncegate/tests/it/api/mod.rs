@@ -2,6 +2,7 @@
 
 mod acts;
 mod batch;
+mod bound;
 mod bulk;
 mod claiming;
 mod connections;

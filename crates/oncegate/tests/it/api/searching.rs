@@ -210,3 +210,39 @@ async fn a_long_history_has_pages() {
     let next = format!("{path}&cursor={}", first["next_cursor"].as_str().unwrap());
     assert_eq!(gate.api.get(&next).await.ok()["history"].as_array().unwrap().len(), 3);
 }
+
+/// A search that finds nothing must not hold a reader until it has seen everything.
+#[tokio::test]
+async fn a_search_goes_on_page_by_page_where_it_ended_early() {
+    let mut gate = gate().await;
+    gate.api.claim("story", "the oldest of all").await;
+    gate.stop().await;
+    {
+        let mut db = Connection::open(gate.database()).unwrap();
+        let tx = db.transaction().unwrap();
+        for n in 0..45_000_i64 {
+            tx.execute(
+                "INSERT INTO claims (claim_id, workspace_id, automation_id, idempotency_key, processing_state, version, \
+                 attempt, generation, opened_at, done_at, retain_until, created_at, updated_at) \
+                 VALUES (?1, 1, 1, ?2, 'done', 1, 1, 1, ?3, ?3, ?4, ?3, ?3)",
+                params![&u128::to_be_bytes(n as u128 + 1)[..], format!("k{n}"), gate.now().as_millis(), i64::MAX],
+            )
+            .unwrap();
+        }
+        tx.commit().unwrap();
+    }
+    gate.reopen().await;
+    let (mut found, mut pages, mut cursor) = (Vec::new(), 0, String::new());
+    loop {
+        let page = gate.api.get(&format!("/v1/claims?q=Oldest{cursor}")).await.ok();
+        found.extend(page["claims"].as_array().unwrap().iter().map(|c| c["idempotency_key"].clone()));
+        pages += 1;
+        let Some(next) = page["next_cursor"].as_str() else { break };
+        assert!(page["searched_until"].is_string(), "it says how far it came: {page}");
+        cursor = format!("&cursor={next}");
+    }
+    assert_eq!((pages, found), (3, vec![json!("the oldest of all")]));
+    // By an index nothing is skipped over.
+    let page = gate.api.get("/v1/claims?state=processing").await.ok();
+    assert_eq!((page["claims"].as_array().unwrap().len(), &page["next_cursor"]), (1, &json!(null)));
+}
