@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use oncegate_connect::PrivateAllowance;
 use oncegate_core::key::{AutomationName, Workspace};
+use oncegate_core::limits;
 use oncegate_core::secret::Secret;
 use oncegate_core::webhook::{FieldPath, Provider, ProviderError};
 use oncegate_runner::book::Automation;
@@ -87,6 +88,24 @@ impl std::fmt::Display for ConfigError {
     }
 }
 
+/// Reads the secret that a file holds; relative paths begin where the program was started.
+///
+/// # Errors
+/// The file cannot be read, or is blank.
+pub fn secret_file(path: &str) -> Result<Secret, String> {
+    secrets::Secrets { environment: &ProcessEnvironment, base: Path::new("") }
+        .resolve(&format!("file:{path}"))
+}
+
+/// Reads the body of a sample, as a sender would send it.
+///
+/// # Errors
+/// It cannot be read.
+pub fn sample_file(path: &Path) -> Result<Vec<u8>, String> {
+    #[expect(clippy::disallowed_methods, reason = "this is where files are read")]
+    std::fs::read(path).map_err(|e| format!("the sample {} cannot be read: {e}", path.display()))
+}
+
 /// Reads a file.
 ///
 /// # Errors
@@ -116,7 +135,10 @@ pub fn parse(text: &str, path: &Path, environment: &dyn Environment) -> Result<C
     if text.trim().is_empty() {
         return Ok(Config::default());
     }
-    let options = serde_saphyr::options! { with_snippet: false };
+    let options = serde_saphyr::options! {
+        with_snippet: false,
+        budget: serde_saphyr::budget! { max_depth: limits::YAML_DEPTH_MAX },
+    };
     let file: file::File = serde_saphyr::from_str_with_options(text, options).map_err(|e| {
         let location = e.location().unwrap_or(serde_saphyr::Location::UNKNOWN);
         let told = sentence::sentence(&e);

@@ -7,10 +7,10 @@ use axum::response::{IntoResponse, Response};
 use http::HeaderMap;
 use oncegate_core::decide::StopReason;
 use oncegate_core::json::told;
-use oncegate_core::key::RecordName;
+use oncegate_core::key::{IdempotencyKey, RecordName};
 use oncegate_core::limits;
 use oncegate_core::time::Timestamp;
-use oncegate_core::webhook::{self, Headers, Provider, Reading as Read, SignatureError};
+use oncegate_core::webhook::{self, Headers, NoIdentity, Provider, Reading as Read, SignatureError};
 use oncegate_runner::gatekeeper::Gatekeeper;
 use oncegate_store::api::{AdmitCall, AdmitEvent, Admitted, DeliveryRow, Release, UnverifiedCall};
 use oncegate_store::people::{Write, Written};
@@ -174,13 +174,7 @@ fn admit_call(
     let events = events
         .into_iter()
         .map(|event| {
-            let record = template.as_deref().map(|t| record(t, &event.payload)).transpose();
-            let (identity, record) = match (event.identity, record) {
-                (Ok(key), Ok(record)) => (Ok(key), record),
-                // Named, so that two events are two rows although their bodies are equal.
-                (Ok(key), Err(why)) => (Err(format!("{why} (key {key})")), None),
-                (Err(none), _) => (Err(none.to_string()), None),
-            };
+            let (identity, record) = identified(event.identity, &event.payload, template.as_deref());
             AdmitEvent { identity, fingerprint: event.fingerprint, json: event.payload.to_string(), record }
         })
         .collect();
@@ -193,6 +187,21 @@ fn admit_call(
         events,
         releases: None,
         actor: format!("source:{name}"),
+    }
+}
+
+/// The key and the record of an event, or why it cannot run.
+pub(crate) fn identified(
+    identity: Result<IdempotencyKey, NoIdentity>,
+    payload: &Value,
+    template: Option<&str>,
+) -> (Result<IdempotencyKey, String>, Option<RecordName>) {
+    let record = template.map(|template| record(template, payload)).transpose();
+    match (identity, record) {
+        (Ok(key), Ok(record)) => (Ok(key), record),
+        // Named, so that two events are two rows although their bodies are equal.
+        (Ok(key), Err(why)) => (Err(format!("{why} (key {key})")), None),
+        (Err(none), _) => (Err(none.to_string()), None),
     }
 }
 

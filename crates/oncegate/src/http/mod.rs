@@ -28,8 +28,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use axum::Router;
+use axum::extract::State;
 use axum::middleware;
+use axum::response::Response;
 use axum::routing::{get, post};
+use http::HeaderValue;
 use oncegate_core::access::Right;
 use oncegate_core::limits;
 use oncegate_runner::gatekeeper::Gatekeeper;
@@ -39,6 +42,7 @@ use crate::config::Source;
 use crate::metrics::Metrics;
 pub(crate) use finish::without_controls;
 use health::Health;
+pub(crate) use intake::identified;
 use problem::Problem;
 use tokens::KnownTokens;
 use watch::RequestIds;
@@ -78,6 +82,14 @@ impl AppState {
 
 const WRONG_METHOD: &str =
     "this method does nothing here; the `Allow` header names the one that does, e.g. `curl -X POST`";
+
+/// The store's clock, in every answer: ages are told by it, not by the reader's own clock.
+async fn stamp(State(state): State<Arc<AppState>>, mut response: Response) -> Response {
+    if let Ok(now) = HeaderValue::from_str(&state.gate.store().now().wall.to_string()) {
+        response.headers_mut().insert("oncegate-time", now);
+    }
+    response
+}
 
 /// Every address this server answers at. The numbers of `/metrics` tell how much business there is, so they are for
 /// everybody only if somebody said so.
@@ -139,6 +151,7 @@ pub(crate) fn router(state: Arc<AppState>, metrics_public: bool) -> Router {
         .route("/readyz", get(health::readyz))
         .method_not_allowed_fallback(async || Problem::method_not_allowed(WRONG_METHOD))
         .fallback(async || Problem::not_found("no page or call has this address"))
+        .layer(middleware::map_response_with_state(Arc::clone(&state), stamp))
         .layer(middleware::from_fn_with_state(Arc::clone(&state), watch::watch))
         .with_state(state)
 }

@@ -9,6 +9,7 @@
 mod api;
 mod bad_input;
 mod cases;
+mod cli;
 mod config;
 mod forward;
 mod harness;
