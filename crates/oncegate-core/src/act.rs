@@ -45,6 +45,12 @@ pub enum Refusal {
         "the effect is done; only `verified: true` (somebody checked that it must happen again) resets it"
     )]
     Done,
+    /// Our runner would have nothing to run it from.
+    #[error(
+        "the payload of this claim was removed after its payload_retention, so it cannot run again from here; send the \
+         event anew where it came from under another key, or do it by hand"
+    )]
+    PayloadRemoved,
     /// Nothing to do.
     #[error("the claim is {0} already")]
     Nothing(&'static str),

@@ -18,6 +18,7 @@ pub mod json;
 pub mod key;
 pub mod limits;
 pub mod policy;
+pub mod recovery;
 pub mod reset;
 pub mod secret;
 pub mod time;

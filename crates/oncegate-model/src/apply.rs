@@ -1,6 +1,6 @@
 //! The store, in memory: loads from the row map what the transitions want, and writes what they say.
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use oncegate_core::claim::{Claim, Holder};
 use oncegate_core::decide::{Decision, Request, RunReason, Start};
@@ -8,6 +8,7 @@ use oncegate_core::fingerprint::Fingerprint;
 use oncegate_core::finish::Call;
 use oncegate_core::key::{AutomationName, ClaimId, IdempotencyKey, RecordName, RunId};
 use oncegate_core::policy::Jitter;
+use oncegate_core::recovery::Restores;
 use oncegate_core::reset::Act;
 use oncegate_core::time::Now;
 use oncegate_store::api::{
@@ -18,7 +19,7 @@ use oncegate_store::transition::{Rules, act, finish, step};
 
 use crate::ghost::{Broken, Promise};
 use crate::judge;
-use crate::scope::{RunIds, Scope};
+use crate::scope::{Kind, RunIds, Scope};
 use crate::tally::Tally;
 use crate::world::{Held, World, holds_record};
 
@@ -71,6 +72,7 @@ static NAMES: LazyLock<Names> = LazyLock::new(|| {
     let named = || Names {
         automation: AutomationName::try_from("a").unwrap(),
         keys: vec![IdempotencyKey::try_from("a").unwrap(), IdempotencyKey::try_from("b").unwrap()],
+        // Neither is blank or long, and 17 bytes are a fingerprint.
         record: RecordName::try_from("r").unwrap(),
         payloads: [1, 2].map(|n: u8| Fingerprint::from_bytes(&[&[1][..], &[n; 16][..]].concat()).unwrap()),
     };
@@ -80,6 +82,9 @@ static NAMES: LazyLock<Names> = LazyLock::new(|| {
 fn at(key: usize) -> ClaimRef {
     ClaimRef { workspace: Workspace::DEFAULT, id: claim_id(key) }
 }
+
+/// No backup is ever restored here; what a restore makes of claims stands in the core's own table.
+static NO_RESTORES: LazyLock<Arc<Restores>> = LazyLock::new(Arc::default);
 
 impl Search<'_> {
     fn call(&self, key: usize, who: Who, other_payload: bool, boot: oncegate_core::claim::Boot) -> ClaimCall {
@@ -99,13 +104,15 @@ impl Search<'_> {
                 (start, Target::Key { workspace: Workspace::DEFAULT, automation, key })
             }
         };
-        let named = who != Who::Runner;
+        let bare = other_payload && self.scope.has(Kind::Bare);
+        let named = who != Who::Runner && !bare;
         let request = Request {
             start,
             fingerprint: named.then(|| NAMES.payloads[usize::from(other_payload)]),
             record: (named && self.scope.record).then(|| NAMES.record.clone()),
             ttl: None,
             correction: who == Who::Correction,
+            dated: None,
         };
         ClaimCall { target, request, run_url: None, payload: None, actor: String::new(), again: false }
     }
@@ -136,6 +143,8 @@ impl Search<'_> {
             run_id_is_constant: wanted.run_id.is_some_and(ended_with),
             clock_is_doubtful: world.doubtful,
             boot: world.boot,
+            restores: &NO_RESTORES,
+            recovering: false,
         }
     }
 

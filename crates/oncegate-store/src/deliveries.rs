@@ -46,6 +46,8 @@ pub struct AdmitEvent {
     pub json: String,
     /// The record it touches.
     pub record: Option<RecordName>,
+    /// When it happened, if it says.
+    pub dated: Option<Timestamp>,
 }
 
 /// What became of one event.

@@ -8,6 +8,7 @@ mod identity;
 mod mutations;
 mod never_panics;
 mod raw_bytes;
+mod recovery_table;
 mod reset_table;
 mod sample;
 mod samples;

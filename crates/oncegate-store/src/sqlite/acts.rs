@@ -1,6 +1,7 @@
 //! What people do to claims and automations, each with its audit row in the same transaction.
 
 use oncegate_core::key::{AutomationName, ClaimRef, Workspace};
+use oncegate_core::reset::{Act, Refusal};
 use rusqlite::params;
 
 use super::row::{self, Extra};
@@ -20,6 +21,9 @@ impl Context<'_> {
             Ok(writes) => writes,
             Err(refusal) => return Ok(Acted::Refused(refusal)),
         };
+        if lacks_payload(&call.act, &stored.view) {
+            return Ok(Acted::Refused(Refusal::PayloadRemoved));
+        }
         row::update(self.db, self.secret, &stored, &writes.claim, &Extra::default(), self.now)?;
         let line = &writes.line;
         self.history(stored.row, line, &call.actor)?;
@@ -97,4 +101,9 @@ impl Context<'_> {
             .execute(params![&id.id.0[..], id.workspace.0, tag])?;
         self.view(id)?.ok_or_else(|| gone(id))
     }
+}
+
+/// A caller brings its payload again; our runner has none but the stored one.
+pub(super) fn lacks_payload(act: &Act, view: &ClaimView) -> bool {
+    matches!(act, Act::Reset { .. }) && view.claim.flow && view.payload_removed_at.is_some()
 }

@@ -11,6 +11,7 @@ use oncegate_core::undo::{Before, undo};
 use rusqlite::params;
 use serde::{Deserialize, Serialize};
 
+use super::acts::lacks_payload;
 use super::bulk_rows;
 use super::row::{self, Extra, Stored};
 use super::search;
@@ -42,6 +43,7 @@ fn why(refusal: &Refusal) -> &'static str {
         Refusal::LiveHolder { .. } | Refusal::Busy(_) => "live_holder",
         Refusal::Done => "needs_verified",
         Refusal::Nothing(_) | Refusal::NotAnError(_) => "nothing_to_do",
+        Refusal::PayloadRemoved => "payload_removed",
     }
 }
 
@@ -89,7 +91,10 @@ impl Context<'_> {
                     let claim = &stored.view.claim;
                     let judge = |act| (Rules::CORE.act)(claim, act, &policy, self.now, self.boot).err();
                     match (&single, bulk) {
-                        (Some(act), _) => judge(act).as_ref().map(why),
+                        (Some(act), _) => match judge(act) {
+                            None if lacks_payload(act, &stored.view) => Some(why(&Refusal::PayloadRemoved)),
+                            refusal => refusal.as_ref().map(why),
+                        },
                         (None, BulkAct::Tag { tag }) if stored.view.tag == *tag => Some("nothing_to_do"),
                         (None, _) => None,
                     }
@@ -278,6 +283,9 @@ impl Context<'_> {
                 Ok(writes) => writes,
                 Err(refusal) => return Ok((Fate::Refused(why(&refusal)), None)),
             };
+            if lacks_payload(&call.act, view) {
+                return Ok((Fate::Refused(why(&Refusal::PayloadRemoved)), None));
+            }
             row::update(self.db, self.secret, &stored, &writes.claim, &Extra::default(), self.now)?;
             self.history(stored.row, &writes.line, &bulk.actor)?;
             self.journal.note(observer::acted(&call.act));

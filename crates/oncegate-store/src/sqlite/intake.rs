@@ -73,6 +73,7 @@ impl Context<'_> {
                 record: event.record.clone(),
                 ttl: None,
                 correction: false,
+                dated: event.dated,
             },
             run_url: None,
             payload: Some(Payload { body: call.body.clone(), json: event.json.clone() }),

@@ -21,7 +21,9 @@ impl People for SqliteStore {
             Write::Release(_) => Manner::ASKING.killed_at("admit.before_commit", "admit.committed"),
             // A leaked token is ended, whether or not somebody waits to hear of it.
             Write::RevokeToken { .. } => Manner::TELLING,
-            _ => Manner::ASKING,
+            // What people do to mend things goes on when the disk is nearly full.
+            Write::Act { .. } | Write::SetPaused { .. } | Write::UndoBulk { .. } => Manner::URGENT,
+            Write::Tag { .. } | Write::Rename { .. } | Write::Bulk(_) | Write::AddToken(_) => Manner::ASKING,
         };
         self.transact(manner, move |cx| cx.write_once(&write, once.as_ref())).await
     }
@@ -65,7 +67,7 @@ impl People for SqliteStore {
     }
 
     async fn step_bulk(&self, rows: u32) -> Result<Option<BulkStep>, StoreError> {
-        let manner = Manner::ASKING.killed_at("bulk.before_commit", "bulk.committed");
+        let manner = Manner::URGENT.killed_at("bulk.before_commit", "bulk.committed");
         self.transact(manner, move |cx| cx.step_bulk(rows)).await
     }
 

@@ -19,7 +19,9 @@ use rusqlite::Connection;
 use rusqlite::trace::{TraceEvent, TraceEventCodes};
 
 use super::transition::Context;
-use super::{automations, bulk_rows, intake, migrations, queries, row, schema_meta, search, upkeep, vitals};
+use super::{
+    automations, bulk_rows, intake, migrations, payloads, queries, row, schema_meta, search, upkeep, vitals,
+};
 use crate::api::{
     ActCall, AdmitCall, AdmitEvent, ClaimCall, DefaultPolicies, Filter, FinishCall, Payload, PolicyBook,
     Release, StepBegin, StepEnd, StepOutcome, Target, UnverifiedCall, Workspace,
@@ -113,6 +115,7 @@ fn claim_call(key: &str, start: Start) -> ClaimCall {
             record: Some(RecordName::try_from("crm:1").unwrap()),
             ttl: None,
             correction: false,
+            dated: None,
         },
         run_url: None,
         payload: Some(Payload { body: vec![], json: "{}".into() }),
@@ -124,6 +127,7 @@ fn claim_call(key: &str, start: Start) -> ClaimCall {
 /// One claim through everything that can happen to it.
 fn live_a_life(db: &Connection, secret: &StoreSecret) {
     let policies: Arc<dyn PolicyBook> = Arc::new(DefaultPolicies::default());
+    let restores = Arc::default();
     let journal = Journal::new(Arc::new(()));
     let cx = Context {
         db,
@@ -132,6 +136,8 @@ fn live_a_life(db: &Connection, secret: &StoreSecret) {
         now: NOW,
         boot: BOOT,
         clock_is_doubtful: false,
+        restores: &restores,
+        recovering: false,
         journal: &journal,
     };
     let caller = || Start::Now(Holder::Caller { run_id: Some(RunId::try_from("run").unwrap()) });
@@ -159,6 +165,7 @@ fn live_a_life(db: &Connection, secret: &StoreSecret) {
     read_all(db);
     let years = Now { wall: NOW.wall.after(std::time::Duration::from_secs(3 * 366 * 86_400)), ..NOW };
     Context { now: NOW, ..cx }.claim(&claim_call("k2", Start::Queue)).unwrap();
+    payloads::remove(&Context { now: years, ..cx }, 10).unwrap();
     upkeep::reap(db, years, 100, &journal).unwrap();
 }
 
@@ -170,6 +177,7 @@ fn admit(cx: &Context<'_>) {
         fingerprint: Fingerprint::of(&serde_json::Value::Null, &[]),
         json: "{}".into(),
         record: None,
+        dated: None,
     };
     let unverified = UnverifiedCall {
         workspace: WS,
@@ -280,7 +288,7 @@ fn read_all(db: &Connection) {
 fn no_statement_reads_a_large_table_from_end_to_end() {
     let mut db = Connection::open_in_memory().unwrap();
     super::store::keep_plans(&db).unwrap();
-    migrations::migrate(&mut db, Path::new("memory")).unwrap();
+    migrations::step_up(&mut db, 0).unwrap();
     let meta = schema_meta::open(&mut db, [7; 32], NOW.wall).unwrap();
     let heard = overhear(&mut db);
     live_a_life(&db, &meta.secret);
@@ -298,7 +306,7 @@ fn no_statement_reads_a_large_table_from_end_to_end() {
 fn a_flood_of_deliveries_is_neither_sorted_nor_read_to_be_bounded() {
     let mut db = Connection::open_in_memory().unwrap();
     super::store::keep_plans(&db).unwrap();
-    migrations::migrate(&mut db, Path::new("memory")).unwrap();
+    migrations::step_up(&mut db, 0).unwrap();
     let meta = schema_meta::open(&mut db, [7; 32], NOW.wall).unwrap();
     let heard = overhear(&mut db);
     live_a_life(&db, &meta.secret);

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 use oncegate_core::claim::{Boot, Holder};
@@ -9,20 +10,25 @@ use oncegate_core::decide::Start;
 use oncegate_core::finish::{Answer, Call};
 use oncegate_core::inbox::InboxList;
 use oncegate_core::key::{AutomationName, ClaimRef, IdempotencyKey, StoreSecret, Workspace};
+use oncegate_core::recovery::Restores;
 use oncegate_core::time::{Now, Timestamp};
 use rusqlite::Connection;
 
 use super::dir::DataDir;
 use super::export::Exports;
 use super::readers::Readers;
+use super::room::Room;
 use super::transition::{self, Context};
 use super::writer::{Manner, Writer};
-use super::{access, intake, migrations, queries, row, schema_meta, search, upkeep, vitals};
+use super::{
+    access, intake, migrations, payloads, queries, recovery, row, schema_meta, search, upkeep, vitals,
+};
 use crate::StoreError;
 use crate::access::{Access, ApiToken, NewToken, WorkspaceRow};
 use crate::api::{
     ActCall, Acted, AdmitCall, Admitted, AuditRow, ClaimCall, ClaimView, Claimed, DeliveryRow, Due, Filter,
-    FinishCall, HistoryRow, Page, PolicyBook, Renamed, StepBegin, StepEnd, Store, UnverifiedCall, Work,
+    FinishCall, HistoryRow, Page, PolicyBook, Recovery, Renamed, StepBegin, StepEnd, Store, UnverifiedCall,
+    Work,
 };
 use crate::clock::{Clock, LeaseClock};
 use crate::observer::{Happened, Journal, Observer};
@@ -69,6 +75,9 @@ pub(super) struct Shared {
     clock: Arc<dyn Clock>,
     lease: LeaseClock,
     policies: Arc<dyn PolicyBook>,
+    restores: Arc<Restores>,
+    /// Until a person ends the recovery, which is never begun while a store is open.
+    recovering: AtomicBool,
     journal: Arc<Journal>,
     /// One tick at a time: two would find the same clock set back, and move what is due twice.
     ticking: tokio::sync::Mutex<()>,
@@ -87,6 +96,8 @@ impl Shared {
             now: self.now(),
             boot: self.boot,
             clock_is_doubtful: self.lease.is_doubtful(self.clock.read()),
+            restores: &self.restores,
+            recovering: self.recovering.load(Ordering::Acquire),
             journal: &self.journal,
         }
     }
@@ -114,10 +125,12 @@ impl SqliteStore {
         observer: Arc<dyn Observer>,
     ) -> Result<Self, StoreError> {
         let dir = DataDir::open(dir, options.ephemeral)?;
-        let path = dir.database();
-        let mut db = connect(&path)?;
-        migrations::migrate(&mut db, &path)?;
+        let path = dir.make_database()?;
         let reading = options.clock.read();
+        // Before SQLite opens it, which may already change a file.
+        migrations::not_newer_on_disk(&path)?;
+        let mut db = connect(&path)?;
+        migrations::migrate(&mut db, &dir, reading.wall)?;
         let meta = schema_meta::open(&mut db, options.fresh_secret, reading.wall)?;
         if let Some(bytes) = options.max_bytes {
             let page: i64 = db.pragma_query_value(None, "page_size", |r| r.get(0))?;
@@ -125,16 +138,19 @@ impl SqliteStore {
         }
         let readers = Readers::open(&path, READERS)?;
         let exports = Exports::of(path);
+        let room = Room::new(&dir, options.max_bytes);
         let shared = Shared {
             secret: meta.secret,
             boot: meta.boot,
             clock: Arc::clone(&options.clock),
             lease: LeaseClock::resume(meta.lease, reading, meta.last_wall),
             policies: Arc::clone(&options.policies),
+            restores: Arc::new(meta.restores),
+            recovering: AtomicBool::new(meta.recovering),
             journal: Arc::new(Journal::new(observer)),
             ticking: tokio::sync::Mutex::default(),
         };
-        let writer = Writer::start(db, Arc::clone(&options.clock), Arc::clone(&shared.journal))?;
+        let writer = Writer::start(db, room, Arc::clone(&options.clock), Arc::clone(&shared.journal))?;
         Ok(Self { shared: Arc::new(shared), writer: Arc::new(writer), readers, exports, dir })
     }
 
@@ -164,7 +180,7 @@ impl SqliteStore {
     }
 }
 
-fn connect(path: &Path) -> Result<Connection, StoreError> {
+pub(super) fn connect(path: &Path) -> Result<Connection, StoreError> {
     let at = |message: String| StoreError::Path { path: path.to_owned(), message };
     let db = Connection::open(path).map_err(|e| at(e.to_string()))?;
     // SQLite answers with the mode that it could set; a file system without shared memory cannot do WAL.
@@ -186,6 +202,15 @@ fn connect(path: &Path) -> Result<Connection, StoreError> {
 /// An `Ok` of the store means synced to disk.
 pub(super) fn be_durable(db: &Connection) -> Result<(), StoreError> {
     Ok(db.pragma_update(None, "synchronous", "FULL")?)
+}
+
+/// A connection that looks at a file which others may write to.
+pub(super) fn read_only(path: &Path) -> Result<Connection, StoreError> {
+    let flags = rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY | rusqlite::OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let db = Connection::open_with_flags(path, flags)
+        .map_err(|e| StoreError::Path { path: path.to_owned(), message: e.to_string() })?;
+    db.busy_timeout(std::time::Duration::from_secs(5))?;
+    Ok(db)
 }
 
 /// Otherwise SQLite plans a prepared statement anew for every value bound to it, to see whether a partial index fits
@@ -228,7 +253,7 @@ impl Store for SqliteStore {
     }
 
     async fn act(&self, call: ActCall) -> Result<Acted, StoreError> {
-        self.transact(Manner::ASKING, move |cx| cx.act(&call)).await
+        self.transact(Manner::URGENT, move |cx| cx.act(&call)).await
     }
 
     async fn admit(&self, call: AdmitCall) -> Result<Vec<Admitted>, StoreError> {
@@ -243,7 +268,7 @@ impl Store for SqliteStore {
     }
 
     async fn begin_step(&self, step: StepBegin) -> Result<Option<i64>, StoreError> {
-        self.transact(Manner::ASKING.killed_at("step.before_commit", "step.written"), move |cx| {
+        self.transact(Manner::URGENT.killed_at("step.before_commit", "step.written"), move |cx| {
             cx.begin_step(&step)
         })
         .await
@@ -264,7 +289,7 @@ impl Store for SqliteStore {
         reason: String,
         actor: String,
     ) -> Result<bool, StoreError> {
-        self.transact(Manner::ASKING, move |cx| {
+        self.transact(Manner::URGENT, move |cx| {
             cx.set_paused(workspace, &automation, paused, &reason, &actor)
         })
         .await
@@ -362,12 +387,18 @@ impl Store for SqliteStore {
     }
 
     async fn due(&self, limit: u32) -> Result<Vec<Due>, StoreError> {
+        if self.shared.recovering.load(Ordering::Acquire) {
+            return Ok(vec![]);
+        }
         let shared = Arc::clone(&self.shared);
         self.readers.read(move |db| queries::due(db, shared.now(), shared.boot, limit)).await
     }
 
     async fn next_due(&self) -> Result<Option<Timestamp>, StoreError> {
-        self.readers.read(upkeep::next_due).await
+        match self.shared.recovering.load(Ordering::Acquire) {
+            true => Ok(None),
+            false => self.readers.read(upkeep::next_due).await,
+        }
     }
 
     async fn tick(&self) -> Result<(), StoreError> {
@@ -396,11 +427,26 @@ impl Store for SqliteStore {
     }
 
     async fn reap(&self, limit: u32) -> Result<u64, StoreError> {
-        self.transact(Manner::ASKING, move |cx| match cx.clock_is_doubtful {
+        self.transact(Manner::URGENT, move |cx| match cx.clock_is_doubtful {
             true => Ok(0),
-            false => upkeep::reap(cx.db, cx.now, limit, cx.journal),
+            // What a restored store remembers may be all that is known.
+            false if cx.recovering => Ok(0),
+            false => {
+                let reaped = upkeep::reap(cx.db, cx.now, limit, cx.journal)?;
+                Ok(reaped.max(payloads::remove(cx, limit)?))
+            }
         })
         .await
+    }
+
+    async fn recovery(&self) -> Result<Option<Recovery>, StoreError> {
+        self.readers.read(recovery::current).await
+    }
+
+    async fn end_recovery(&self, reason: String, actor: String) -> Result<bool, StoreError> {
+        let ended = self.transact(Manner::URGENT, move |cx| recovery::end(cx, &reason, &actor)).await?;
+        self.shared.recovering.store(false, Ordering::Release);
+        Ok(ended)
     }
 
     async fn vitals(&self) -> Result<Vitals, StoreError> {

@@ -10,6 +10,7 @@ use oncegate_core::finish::Answer;
 use oncegate_core::inbox;
 use oncegate_core::key::{AutomationName, ClaimRef, IdempotencyKey, RunId, StoreSecret, Workspace};
 use oncegate_core::limits;
+use oncegate_core::recovery::Restores;
 use oncegate_core::time::Now;
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -28,6 +29,8 @@ pub(super) struct Context<'a> {
     pub(super) now: Now,
     pub(super) boot: Boot,
     pub(super) clock_is_doubtful: bool,
+    pub(super) restores: &'a Arc<Restores>,
+    pub(super) recovering: bool,
     /// What to tell whoever counts, once this is committed.
     pub(super) journal: &'a Journal,
 }
@@ -118,7 +121,7 @@ impl Context<'_> {
 
     /// What was found, and the row that holds the record.
     fn facts<'s>(
-        &self,
+        &'s self,
         id: ClaimRef,
         place: &Place,
         stored: Option<&'s Stored>,
@@ -175,6 +178,8 @@ impl Context<'_> {
             run_id_is_constant,
             clock_is_doubtful: self.clock_is_doubtful,
             boot: self.boot,
+            restores: self.restores,
+            recovering: self.recovering,
         };
         Ok((holder, loaded))
     }
@@ -293,9 +298,16 @@ impl Context<'_> {
         if let Some(id) = known {
             return Ok(id);
         }
+        // One that was renamed still has the number of its old name; whoever takes that name is counted on.
         self.db.execute(
-            "INSERT INTO automations (workspace_id, name, created_at) VALUES (?1, ?2, ?3)",
-            params![workspace.0, name.as_str(), self.now.wall.as_millis()],
+            "INSERT INTO automations (id, workspace_id, name, created_at) \
+             VALUES ((SELECT ?4 WHERE NOT EXISTS (SELECT 1 FROM automations WHERE id = ?4)), ?1, ?2, ?3)",
+            params![
+                workspace.0,
+                name.as_str(),
+                self.now.wall.as_millis(),
+                self.secret.automation_number(workspace, name)
+            ],
         )?;
         Ok(self.db.last_insert_rowid())
     }

@@ -96,6 +96,7 @@ pub(crate) fn refused(refusal: &Refusal) -> Problem {
         }
         Refusal::Done => Problem::needs_verified(refusal),
         Refusal::Busy(holder) => Problem::live_holder(refusal).with("holder", holder.as_str()),
+        Refusal::PayloadRemoved => Problem::payload_removed(refusal),
         Refusal::Nothing(_) | Refusal::NotAnError(_) => Problem::nothing_to_do(refusal),
     }
 }

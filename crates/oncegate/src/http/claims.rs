@@ -87,6 +87,7 @@ pub(crate) fn asked(mut fields: Fields, caller: &Caller) -> Result<Asked, Proble
             record,
             ttl,
             correction: false,
+            dated: None,
         },
         run_url,
         payload: payload.map(|p| {

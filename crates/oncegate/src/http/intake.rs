@@ -175,7 +175,13 @@ fn admit_call(
         .into_iter()
         .map(|event| {
             let (identity, record) = identified(event.identity, &event.payload, template.as_deref());
-            AdmitEvent { identity, fingerprint: event.fingerprint, json: event.payload.to_string(), record }
+            AdmitEvent {
+                identity,
+                fingerprint: event.fingerprint,
+                json: event.payload.to_string(),
+                record,
+                dated: event.dated,
+            }
         })
         .collect();
     AdmitCall {

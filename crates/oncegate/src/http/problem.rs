@@ -56,6 +56,7 @@ codes! {
     needs_verified = CONFLICT, "The effect is done";
     nothing_to_do = CONFLICT, "The claim is so already";
     already_running = CONFLICT, "It is running or waiting to run already";
+    payload_removed = CONFLICT, "The payload was removed";
     no_runner = CONFLICT, "oncegate does not hold this work";
     count_changed = CONFLICT, "Another number of claims is meant by now";
     not_undone = CONFLICT, "It cannot be undone";
@@ -66,6 +67,7 @@ codes! {
     invalid_field = UNPROCESSABLE_ENTITY, "A field is missing or wrong";
     idempotency_key_reused = UNPROCESSABLE_ENTITY, "The Idempotency-Key was used for another call";
     store_unavailable = SERVICE_UNAVAILABLE, "The store cannot take this now";
+    backup_failed = SERVICE_UNAVAILABLE, "The backup could not be made";
     overloaded = SERVICE_UNAVAILABLE, "There is no room for this body now";
     internal = INTERNAL_SERVER_ERROR, "A fault in oncegate";
 }

@@ -75,7 +75,9 @@ fn every_limit_is_documented_with_its_value() {
     let differ: Vec<_> = names
         .into_iter()
         .filter(|name| declared.get(*name) != documented.get(*name))
-        .map(|name| format!("{name}: declared {:?}, documented {:?}", declared.get(name), documented.get(name)))
+        .map(|name| {
+            format!("{name}: declared {:?}, documented {:?}", declared.get(name), documented.get(name))
+        })
         .collect();
     assert!(differ.is_empty(), "docs/limits.md differs from limits.rs:\n{}", differ.join("\n"));
 }

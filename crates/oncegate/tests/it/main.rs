@@ -18,4 +18,6 @@ mod intake;
 mod limits;
 mod parsers;
 mod promises;
+mod restore_drill;
 mod tidy;
+mod upkeep;

@@ -9,7 +9,8 @@ use super::*;
 
 fn event(name: &str, payload: &str) -> AdmitEvent {
     let identity = if name.is_empty() { Err("submission_id is missing".to_owned()) } else { Ok(key(name)) };
-    AdmitEvent { identity, fingerprint: fingerprint(payload), json: format!("\"{payload}\""), record: None }
+    let (record, dated) = (None, None);
+    AdmitEvent { identity, fingerprint: fingerprint(payload), json: format!("\"{payload}\""), record, dated }
 }
 
 fn request(events: Vec<AdmitEvent>) -> AdmitCall {
