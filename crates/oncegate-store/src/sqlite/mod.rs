@@ -9,6 +9,7 @@ mod backups;
 mod batch;
 mod bulk;
 mod bulk_rows;
+mod connection;
 mod dir;
 mod disk;
 mod export;

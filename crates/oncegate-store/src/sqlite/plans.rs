@@ -287,7 +287,7 @@ fn read_all(db: &Connection) {
 #[test]
 fn no_statement_reads_a_large_table_from_end_to_end() {
     let mut db = Connection::open_in_memory().unwrap();
-    super::store::keep_plans(&db).unwrap();
+    super::connection::keep_plans(&db).unwrap();
     migrations::step_up(&mut db, 0).unwrap();
     let meta = schema_meta::open(&mut db, [7; 32], NOW.wall).unwrap();
     let heard = overhear(&mut db);
@@ -305,7 +305,7 @@ fn no_statement_reads_a_large_table_from_end_to_end() {
 #[test]
 fn a_flood_of_deliveries_is_neither_sorted_nor_read_to_be_bounded() {
     let mut db = Connection::open_in_memory().unwrap();
-    super::store::keep_plans(&db).unwrap();
+    super::connection::keep_plans(&db).unwrap();
     migrations::step_up(&mut db, 0).unwrap();
     let meta = schema_meta::open(&mut db, [7; 32], NOW.wall).unwrap();
     let heard = overhear(&mut db);

@@ -224,7 +224,7 @@ async fn a_search_goes_on_page_by_page_where_it_ended_early() {
             tx.execute(
                 "INSERT INTO claims (claim_id, workspace_id, automation_id, idempotency_key, processing_state, version, \
                  attempt, generation, opened_at, done_at, retain_until, created_at, updated_at) \
-                 VALUES (?1, 1, 1, ?2, 'done', 1, 1, 1, ?3, ?3, ?4, ?3, ?3)",
+                 VALUES (?1, 1, (SELECT max(id) FROM automations), ?2, 'done', 1, 1, 1, ?3, ?3, ?4, ?3, ?3)",
                 params![&u128::to_be_bytes(n as u128 + 1)[..], format!("k{n}"), gate.now().as_millis(), i64::MAX],
             )
             .unwrap();
