@@ -62,6 +62,8 @@ async fn compare(args: &Args) -> Result<(), String> {
         ceiling.push(a);
         claims.push(b);
     }
+    // One connection: a batch is what a script sends, and its one writer is the server's.
+    let batches = vec![load::drive(&gate.address, Target::Batches, 1, drive).await?];
     let ratios: Vec<f64> = claims.iter().zip(&ceiling).map(|(c, e)| c.per_second / e.per_second).collect();
     println!();
     println!(
@@ -72,6 +74,7 @@ async fn compare(args: &Args) -> Result<(), String> {
     println!("| --- | ---: | ---: | ---: |");
     row("empty axum handler", &ceiling);
     row("durable claims", &claims);
+    row("durable claims, 500 in a call, one connection", &batches);
     println!();
     println!(
         "claims / empty handler: {:.2} (from {:.2} to {:.2})",

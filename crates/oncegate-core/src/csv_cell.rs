@@ -1,35 +1,25 @@
-//! Cells of CSV that a spreadsheet takes for text, and that can be read back exactly.
+//! Values in a CSV file that a spreadsheet must not take for a formula, and that can be read back unchanged.
+//!
+//! A spreadsheet computes a cell that begins with `=`, `+`, `-` or `@`, also after a tab or a carriage return that it
+//! drops (OWASP, "CSV Injection"). Such a value gets a leading `'`, with which spreadsheets open it as text. A value
+//! that begins with `'` gets one too, so that reading back takes away exactly what was put there.
 
 use std::borrow::Cow;
 
-/// What a spreadsheet takes for the begin of a formula, and the mark itself, so that removing one mark is always right.
-const MARKED: [char; 7] = ['=', '+', '-', '@', '\t', '\r', '\''];
-
-/// A value as a cell: one that would be taken for a formula gets a leading `'`.
-pub fn csv_cell(value: &str) -> Cow<'_, str> {
-    match value.starts_with(MARKED) {
+/// Makes a value safe to be opened as a cell.
+pub fn escape(value: &str) -> Cow<'_, str> {
+    match value.starts_with(['=', '+', '-', '@', '\t', '\r', '\'']) {
         true => Cow::Owned(format!("'{value}")),
         false => Cow::Borrowed(value),
     }
 }
 
-/// The value that a cell stands for.
-pub fn from_csv_cell(cell: &str) -> &str {
-    cell.strip_prefix('\'').unwrap_or(cell)
-}
-
-/// A line of cells, quoted as RFC 4180 says, with its CR LF.
-pub fn csv_line<S: AsRef<str>>(values: &[S]) -> String {
-    let cells = values.iter().map(|value| {
-        let cell = csv_cell(value.as_ref());
-        match cell.contains([',', '"', '\n', '\r']) {
-            true => format!("\"{}\"", cell.replace('"', "\"\"")),
-            false => cell.into_owned(),
-        }
-    });
-    let mut line = cells.collect::<Vec<_>>().join(",");
-    line.push_str("\r\n");
-    line
+/// Reads back what [`escape`] wrote; any other cell is its own value.
+pub fn unescape(cell: &str) -> &str {
+    match cell.strip_prefix('\'') {
+        Some(value) if escape(value) == cell => value,
+        _ => cell,
+    }
 }
 
 #[cfg(test)]
@@ -38,27 +28,26 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn what_would_be_a_formula_is_text() {
-        for (value, cell) in [
-            ("=1+1", "'=1+1"),
-            ("+4930", "'+4930"),
-            ("-", "'-"),
-            ("@x", "'@x"),
-            ("'a", "''a"),
-            ("a=b", "a=b"),
-            ("", ""),
-        ] {
-            assert_eq!(csv_cell(value), cell);
+    fn c101_what_would_be_computed_is_text() {
+        for value in
+            ["=HYPERLINK(\"http://x.example\",\"open\")", "+1", "-2", "@a", "\t=1", "\r=1", "'=1", "'"]
+        {
+            let cell = escape(value);
+            assert!(cell.starts_with('\''), "{value:?}");
+            assert_eq!(unescape(&cell), value);
         }
-        assert_eq!(csv_line(&["a,b", "say \"x\"", "=1", "\tz"]), "\"a,b\",\"say \"\"x\"\"\",'=1,'\tz\r\n");
+        for value in ["", "ann@example.com", "a=1", " =1", "10"] {
+            assert_eq!(escape(value), value);
+        }
+        assert_eq!(unescape("'tis"), "'tis", "not ours");
     }
 
     proptest! {
         #[test]
-        fn every_value_comes_back(value in "[=+@'a\t\r-]{0,6}") {
-            let cell = csv_cell(&value);
-            prop_assert_eq!(from_csv_cell(&cell), &value);
+        fn every_value_comes_back(value in "[=+@\\-\t\r'a ]{0,4}|(?s).{0,20}") {
+            let cell = escape(&value);
             prop_assert!(!cell.starts_with(['=', '+', '-', '@', '\t', '\r']));
+            prop_assert_eq!(unescape(&cell), value.as_str());
         }
     }
 }

@@ -24,4 +24,5 @@ pub mod reset;
 pub mod secret;
 pub mod time;
 pub mod token;
+pub mod undo;
 pub mod webhook;

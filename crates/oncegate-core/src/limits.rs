@@ -139,6 +139,31 @@ pub const YAML_DEPTH_MAX: usize = 32;
 pub const FORM_FIELDS_MAX: usize = 200;
 /// Longest name of a form or query field, in bytes: room for `key_fields[…]` around a name that a person wrote.
 pub const FIELD_NAME_BYTES_MAX: usize = 256;
+/// Longest tag, in bytes: a name of a group of claims, not a note.
+pub const TAG_BYTES_MAX: usize = 128;
+/// Claims in one batch: a page of a sheet; all of them wait for one sync of the disk.
+pub const BATCH_CLAIMS_MAX: usize = 500;
+/// Largest body of a batch of claims, in bytes: 10 KiB for each of them.
+pub const BATCH_BODY_BYTES_MAX: usize = 5 * 1024 * 1024;
+/// How long the answer to a call with an `Idempotency-Key` is kept: what retries of clients and proxies span.
+pub const REQUESTS_KEPT_FOR: Duration = Duration::from_secs(24 * 3600);
+/// Claims looked at for one page of a filtered list: some tens of milliseconds of reading. A page then ends early, says
+/// until when it searched, and the next one goes on.
+pub const SEARCH_ROWS_MAX: u32 = 20_000;
+/// Longest text searched for, in bytes: a key.
+pub const SEARCH_TEXT_BYTES_MAX: usize = 512;
+/// Claims counted into groups, newest first: a second of reading.
+pub const GROUP_ROWS_MAX: u32 = 500_000;
+/// Claims of one bulk act; they are noted in one transaction, which nobody shall wait for.
+pub const BULK_ROWS_MAX: u32 = 100_000;
+/// Claims acted on in one transaction of a bulk act: other calls wait some tens of milliseconds for it.
+pub const BULK_CHUNK_ROWS: u32 = 200;
+/// How long a bulk act can be undone: what each claim was before is kept for so long.
+pub const BULK_UNDO_KEPT_FOR: Duration = Duration::from_secs(30 * 24 * 3600);
+/// Exports at a time; each holds a connection, and a view of the store that keeps its log from shrinking.
+pub const EXPORTS_AT_A_TIME_MAX: usize = 2;
+/// Rows of an export read ahead of a slow reader.
+pub const EXPORT_ROWS_AHEAD: usize = 64;
 /// How long a write may take for the gate to be called ready: well below what balancers wait for an answer (2 to 5 s).
 pub const READY_WRITE_MAX: Duration = Duration::from_secs(2);
 /// How long `/readyz` believes its last look: however many ask, the disk is asked once in this time.

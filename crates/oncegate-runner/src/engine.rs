@@ -31,12 +31,15 @@ pub struct Engine {
     stop: watch::Sender<bool>,
     work: JoinHandle<()>,
     upkeep: JoinHandle<()>,
+    bulk: JoinHandle<()>,
 }
 
 /// How long at most until due work is looked for, if nothing rings.
 const LOOK: Duration = Duration::from_secs(1);
 /// How long work that might not start is left alone.
 const COOL: Duration = Duration::from_secs(5);
+/// How long at most until an act on many claims that waits is looked at.
+const BULK_LOOK: Duration = Duration::from_secs(5);
 /// How often retention is looked at, and how much is forgotten in one transaction.
 const REAP: (Duration, u32) = (Duration::from_secs(600), 500);
 
@@ -50,14 +53,15 @@ impl Engine {
             base_url: options.base_url.trim_end_matches('/').into(),
         };
         let work = tokio::spawn(work(worker, options.concurrency.max(1), stopped.clone()));
+        let bulk = tokio::spawn(bulk(Arc::clone(&gate), stopped.clone()));
         let upkeep = tokio::spawn(upkeep(gate, stopped));
-        Self { stop, work, upkeep }
+        Self { stop, work, upkeep, bulk }
     }
 
     /// Takes nothing new, waits up to [`limits::DRAIN_MAX`] for what runs, hands back what is left.
     pub async fn drain(self) {
         let _ = self.stop.send(true);
-        for task in [self.work, self.upkeep] {
+        for task in [self.work, self.upkeep, self.bulk] {
             if let Err(error) = task.await {
                 tracing::error!(panicked = error.is_panic(), "a loop ended badly");
             }
@@ -165,6 +169,23 @@ async fn drain(gate: &Gatekeeper, mut running: JoinSet<(ClaimRef, Ended)>, held:
     for (id, fence) in left {
         if let Err(error) = hand_back(gate.store().as_ref(), id, fence).await {
             tracing::error!(claim = %id, %error, "could not hand a claim back; it is resumed at the next start");
+        }
+    }
+}
+
+/// Acts on many claims, also those that an earlier start left half done.
+async fn bulk(gate: Arc<Gatekeeper>, mut stopped: watch::Receiver<bool>) {
+    while !*stopped.borrow() {
+        match gate.step_bulk().await {
+            Ok(true) => continue,
+            Ok(false) => {}
+            Err(error) => tracing::error!(%error, "an act on many claims waits"),
+        }
+        tokio::select! {
+            () = gate.bulk().notified() => {}
+            // What failed is tried again.
+            () = gate.clock().sleep(BULK_LOOK) => {}
+            _ = stopped.changed() => return,
         }
     }
 }

@@ -8,11 +8,13 @@ use std::time::Duration;
 use oncegate_core::decide::{Decision, StopReason};
 use oncegate_core::finish::Answer;
 use oncegate_core::key::{AutomationName, ClaimRef, Workspace};
-use oncegate_core::reset::{Act, Refusal};
+use oncegate_core::limits;
 use oncegate_store::api::{
     ActCall, Acted, AdmitCall, Admitted, ClaimCall, ClaimView, Claimed, FinishCall, Store,
 };
+use oncegate_store::bulk::{Bulked, Undone};
 use oncegate_store::clock::Clock;
+use oncegate_store::people::{Once, Write, Written, Wrote};
 use oncegate_store::{StoreError, failpoint};
 use tokio::sync::Notify;
 
@@ -27,6 +29,8 @@ pub struct Gatekeeper {
     waiters: Waiters,
     /// Rung when there may be new work.
     work: Notify,
+    /// Rung when an act on many claims begins.
+    bulk: Notify,
     at_work: AtomicUsize,
 }
 
@@ -39,24 +43,6 @@ impl Drop for AtWork {
     }
 }
 
-/// What "run now" led to.
-#[derive(Debug)]
-pub enum RunNow {
-    /// Waiting for the runner, which was told.
-    Queued(Box<ClaimView>),
-    /// An attempt is running, or already waits to.
-    AlreadyRunning,
-    /// oncegate does not hold the work of this automation: it must be replayed where it came from.
-    NoFlow {
-        /// Where a person finds the caller's run.
-        run_url: Option<String>,
-    },
-    /// It cannot be run as it stands.
-    Refused(Refusal),
-    /// No such claim.
-    NotFound,
-}
-
 impl Gatekeeper {
     /// A gatekeeper of one store.
     pub fn new(store: Arc<dyn Store>, book: Arc<Book>, clock: Arc<dyn Clock>) -> Self {
@@ -66,6 +52,7 @@ impl Gatekeeper {
             clock,
             waiters: Waiters::default(),
             work: Notify::new(),
+            bulk: Notify::new(),
             at_work: AtomicUsize::new(0),
         }
     }
@@ -88,6 +75,10 @@ impl Gatekeeper {
     /// Rung when a person did something to a claim; its worker may have lost it.
     pub(crate) fn acted_on(&self, id: ClaimRef) -> Arc<Notify> {
         self.waiters.bell(Subject::Attempt(id))
+    }
+
+    pub(crate) fn bulk(&self) -> &Notify {
+        &self.bulk
     }
 
     /// How many claims the runner works on at this moment.
@@ -165,29 +156,50 @@ impl Gatekeeper {
     pub async fn act(&self, call: ActCall) -> Result<Acted, StoreError> {
         let acted = self.store.act(call).await?;
         if let Acted::Written(view) = &acted {
-            self.waiters.ring(&Subject::Attempt(view.at()));
-            self.moved(view);
+            self.acted(view);
         }
         Ok(acted)
     }
 
-    /// Starts it as the runner would: the same claim path, by way of a queue that survives a restart.
+    /// Writes what a person or a script wants, once if it is named, and tells those whom it concerns.
     ///
     /// # Errors
     /// The store's; nothing was written.
-    pub async fn run_now(&self, id: ClaimRef, reason: String, actor: String) -> Result<RunNow, StoreError> {
-        let Some(view) = self.store.show(id).await? else { return Ok(RunNow::NotFound) };
-        let has_flow = self.book.automation(id.workspace, &view.automation).flow.is_some();
-        if !view.claim.flow || !has_flow {
-            return Ok(RunNow::NoFlow { run_url: view.run_url });
+    pub async fn write(&self, write: Write, once: Option<Once>) -> Result<Wrote, StoreError> {
+        let wrote = self.store.write(write, once).await?;
+        if let Wrote::Now(written, _) = &wrote {
+            match written {
+                Written::Act(Acted::Written(view)) => self.acted(view),
+                Written::Bulk(Bulked::Begun(_)) | Written::UndoBulk(Undone::Begun(_)) => {
+                    self.bulk.notify_one()
+                }
+                Written::Released(_) | Written::SetPaused(_) => self.work.notify_one(),
+                Written::Act(Acted::Refused(_) | Acted::NotFound)
+                | Written::Bulk(Bulked::CountChanged(_) | Bulked::TooMany)
+                | Written::UndoBulk(_)
+                | Written::Tagged(_)
+                | Written::Renamed(_)
+                | Written::AddedToken(_)
+                | Written::RevokedToken(_) => {}
+            }
         }
-        let act = Act::Reset { run_now: true, confirm_holder: None, verified: false };
-        Ok(match self.act(ActCall { id, act, reason, actor }).await? {
-            Acted::Written(view) => RunNow::Queued(view),
-            Acted::Refused(Refusal::LiveHolder { .. } | Refusal::Nothing(_)) => RunNow::AlreadyRunning,
-            Acted::Refused(refusal) => RunNow::Refused(refusal),
-            Acted::NotFound => RunNow::NotFound,
-        })
+        Ok(wrote)
+    }
+
+    /// Decides many claims at once; none of them waits.
+    ///
+    /// # Errors
+    /// The store's; nothing was claimed.
+    pub async fn claim_batch(
+        &self,
+        calls: Vec<ClaimCall>,
+    ) -> Result<Vec<Result<Claimed, StoreError>>, StoreError> {
+        self.store.claim_batch(calls).await
+    }
+
+    /// Whether oncegate itself holds the work of a claim.
+    pub fn has_flow(&self, view: &ClaimView) -> bool {
+        view.claim.flow && self.book.automation(view.workspace, &view.automation).flow.is_some()
     }
 
     /// Stores a verified request, and tells the runner. The sender may be acknowledged when this returns.
@@ -216,6 +228,22 @@ impl Gatekeeper {
         let changed = self.store.set_paused(workspace, automation, paused, reason, actor).await?;
         self.work.notify_one();
         Ok(changed)
+    }
+
+    /// Gives the next claims of an act on many their turn, and tells those whom it concerns. `false`: all are done.
+    ///
+    /// # Errors
+    /// The store's; nothing was written.
+    pub(crate) async fn step_bulk(&self) -> Result<bool, StoreError> {
+        let Some(step) = self.store.step_bulk(limits::BULK_CHUNK_ROWS).await? else { return Ok(false) };
+        step.changed.iter().for_each(|view| self.acted(view));
+        Ok(true)
+    }
+
+    /// A person did something to a claim: its worker may have lost it, and others may go on.
+    fn acted(&self, view: &ClaimView) {
+        self.waiters.ring(&Subject::Attempt(view.at()));
+        self.moved(view);
     }
 
     /// A person ends the recovery after a restore; what they have set to run starts at once.

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use oncegate_core::claim::{Boot, Claim, ProcessingState};
+use oncegate_core::claim::{Boot, Claim};
 use oncegate_core::decide::{Decision, Request};
 use oncegate_core::finish::{Answer, Call};
 use oncegate_core::inbox::InboxList;
@@ -22,7 +22,9 @@ use serde::Serialize;
 use crate::StoreError;
 use crate::access::{Access, AuditFilter};
 pub use crate::deliveries::*;
+use crate::people::People;
 use crate::person::Privacy;
+pub use crate::search::Filter;
 use crate::vitals::Vitals;
 
 /// Finds the policy of an automation. The store passes it to the core and never looks inside.
@@ -258,6 +260,8 @@ pub struct ClaimView {
     pub first_stop_at: Option<Timestamp>,
     /// When the last of them was.
     pub last_stop_at: Option<Timestamp>,
+    /// What a person filed it under.
+    pub tag: Option<String>,
     /// When the key was first seen.
     pub created_at: Timestamp,
     /// When the row last changed.
@@ -309,23 +313,6 @@ pub struct AuditRow {
     pub detail: Option<String>,
 }
 
-/// Which claims to list.
-#[derive(Clone, Debug, Default)]
-pub struct Filter {
-    /// Only those in this list.
-    pub inbox: Option<InboxList>,
-    /// Only those in this state.
-    pub state: Option<ProcessingState>,
-    /// Only those of this automation.
-    pub automation: Option<AutomationName>,
-    /// Only those of one of these automations: all that the asker may see.
-    pub only: Option<Vec<AutomationName>>,
-    /// Only rows before this position (newest first); `None` starts at the newest.
-    pub before: Option<i64>,
-    /// Rows at most.
-    pub limit: u32,
-}
-
 /// A page of a list, newest first.
 #[derive(Clone, Debug)]
 pub struct Page<T> {
@@ -367,7 +354,7 @@ pub struct Due {
 
 /// The contract.
 #[async_trait]
-pub trait Store: Access + Privacy + Send + Sync {
+pub trait Store: Access + People + Privacy + Send + Sync {
     /// The secret from which ids, tokens and outgoing keys derive.
     fn secret(&self) -> &StoreSecret;
     /// This start of the gate.
@@ -421,7 +408,7 @@ pub trait Store: Access + Privacy + Send + Sync {
         automation: AutomationName,
         key: IdempotencyKey,
     ) -> Result<Option<ClaimRef>, StoreError>;
-    /// What happened to a claim, oldest first.
+    /// What happened to a claim, oldest first; of a long history the newest rows.
     async fn history(&self, id: ClaimRef) -> Result<Vec<HistoryRow>, StoreError>;
     /// What a claim's runner needs.
     async fn work(&self, id: ClaimRef) -> Result<Option<Work>, StoreError>;

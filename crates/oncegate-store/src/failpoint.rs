@@ -19,6 +19,9 @@ pub const PLACES: [&str; 12] = [
     "done.committed",
 ];
 
+/// Around each part of an act on many claims.
+pub const BULK_PLACES: [&str; 2] = ["bulk.before_commit", "bulk.committed"];
+
 /// Dies here if the environment says so.
 #[cfg(debug_assertions)]
 pub fn hit(place: &'static str) {
@@ -28,7 +31,7 @@ pub fn hit(place: &'static str) {
     static ARMED: OnceLock<Option<(String, u64)>> = OnceLock::new();
     static HITS: AtomicU64 = AtomicU64::new(0);
 
-    debug_assert!(PLACES.contains(&place), "{place} is not listed");
+    debug_assert!(PLACES.contains(&place) || BULK_PLACES.contains(&place), "{place} is not listed");
     let armed = ARMED.get_or_init(|| {
         #[expect(clippy::disallowed_methods, reason = "a test's own switch, absent from release builds")]
         let setting = std::env::var("ONCEGATE_FAILPOINT").ok()?;

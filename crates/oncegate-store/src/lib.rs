@@ -6,12 +6,15 @@
 
 pub mod access;
 pub mod api;
+pub mod bulk;
 pub mod clock;
 pub mod deliveries;
 mod error;
 pub mod failpoint;
 pub mod observer;
+pub mod people;
 pub mod person;
+pub mod search;
 pub mod sqlite;
 pub mod transition;
 pub mod vitals;

@@ -31,3 +31,59 @@ ALTER TABLE claims ADD COLUMN tag TEXT;
 -- The claim whose holder this one works for, and whose record it shares.
 ALTER TABLE claims ADD COLUMN parent BLOB CHECK (parent IS NULL OR length(parent) = 16);
 CREATE INDEX claims_by_parent ON claims (workspace_id, parent) WHERE parent IS NOT NULL;
+
+-- Calls with an `Idempotency-Key` that wrote something, and what they were answered: a repeat acts once.
+CREATE TABLE api_requests (
+    workspace_id    INTEGER NOT NULL,
+    idempotency_key TEXT NOT NULL,
+    -- SHA-256 of method, address, body and token.
+    fingerprint     BLOB NOT NULL CHECK (length(fingerprint) = 32),
+    status          INTEGER NOT NULL CHECK (status BETWEEN 200 AND 299),
+    -- NULL: it held a secret, which is shown once.
+    answer          TEXT,
+    at              INTEGER NOT NULL,
+    PRIMARY KEY (workspace_id, idempotency_key)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX api_requests_by_date ON api_requests (at);
+
+-- Lists of one automation, one record, one tag; the first is written with every claim, always at its end.
+CREATE INDEX claims_by_automation ON claims (automation_id);
+CREATE INDEX claims_by_record ON claims (workspace_id, record) WHERE record IS NOT NULL;
+CREATE INDEX claims_by_tag ON claims (workspace_id, tag) WHERE tag IS NOT NULL;
+
+-- A person's act on many claims. Which ones is settled when it begins; then they are acted on some at a time, so that
+-- it goes on where it stood after a crash.
+CREATE TABLE bulk_acts (
+    id           INTEGER PRIMARY KEY AUTOINCREMENT,
+    workspace_id INTEGER NOT NULL,
+    token_id     INTEGER,
+    -- JSON: what is done, and which claims were asked for.
+    act          TEXT NOT NULL CHECK (json_valid(act)),
+    filter       TEXT NOT NULL CHECK (json_valid(filter)),
+    reason       TEXT NOT NULL,
+    actor        TEXT NOT NULL,
+    matched      INTEGER NOT NULL,
+    made_at      INTEGER NOT NULL,
+    finished_at  INTEGER,
+    undoes       INTEGER REFERENCES bulk_acts (id)
+) STRICT;
+CREATE INDEX bulk_acts_open ON bulk_acts (id) WHERE finished_at IS NULL;
+CREATE UNIQUE INDEX bulk_acts_undone_once ON bulk_acts (undoes) WHERE undoes IS NOT NULL;
+
+CREATE TABLE bulk_rows (
+    bulk_id   INTEGER NOT NULL REFERENCES bulk_acts (id),
+    claim_row INTEGER NOT NULL REFERENCES claims (id) ON DELETE CASCADE,
+    -- The claim as it was counted: one that has changed since is left alone.
+    version   INTEGER NOT NULL,
+    -- NULL: its turn has not come.
+    fate      TEXT CHECK (fate IS NULL OR fate IN ('acted', 'refused', 'changed', 'failed')),
+    why       TEXT,
+    -- What it was before and which version the act made, for the undo.
+    before    TEXT CHECK (before IS NULL OR json_valid(before)),
+    made      INTEGER,
+    PRIMARY KEY (bulk_id, claim_row),
+    CHECK ((fate IS 'acted') = (made IS NOT NULL))
+) STRICT, WITHOUT ROWID;
+CREATE INDEX bulk_rows_left ON bulk_rows (bulk_id, claim_row) WHERE fate IS NULL;
+CREATE INDEX bulk_rows_kept ON bulk_rows (bulk_id) WHERE before IS NOT NULL;
+CREATE INDEX bulk_rows_by_claim ON bulk_rows (claim_row);

@@ -1,15 +1,15 @@
 //! What people do to claims and automations, each with its audit row in the same transaction.
 
-use oncegate_core::key::{AutomationName, Workspace};
+use oncegate_core::key::{AutomationName, ClaimRef, Workspace};
 use oncegate_core::reset::{Act, Refusal};
 use rusqlite::params;
 
 use super::row::{self, Extra};
 use super::transition::{Context, gone};
 use crate::StoreError;
-use crate::api::{ActCall, Acted, Renamed};
+use crate::api::{ActCall, Acted, ClaimView, Renamed};
 use crate::observer;
-use crate::transition::{Rules, act};
+use crate::transition::{Line, Rules, act};
 
 impl Context<'_> {
     /// A person's act, with its audit row.
@@ -21,8 +21,7 @@ impl Context<'_> {
             Ok(writes) => writes,
             Err(refusal) => return Ok(Acted::Refused(refusal)),
         };
-        // A caller brings its payload again; our runner has none but the stored one.
-        if matches!(call.act, Act::Reset { .. }) && before.flow && stored.view.payload_removed_at.is_some() {
+        if lacks_payload(&call.act, &stored.view) {
             return Ok(Acted::Refused(Refusal::PayloadRemoved));
         }
         row::update(self.db, self.secret, &stored, &writes.claim, &Extra::default(), self.now)?;
@@ -60,6 +59,8 @@ impl Context<'_> {
         workspace: Workspace,
         from: &AutomationName,
         to: &AutomationName,
+        reason: &str,
+        actor: &str,
     ) -> Result<Renamed, StoreError> {
         let Some(id) = super::queries::automation(self.db, workspace, from)? else {
             return Ok(Renamed::Nothing);
@@ -69,14 +70,40 @@ impl Context<'_> {
         }
         // Claims know their automation by number, so their ids and keys stay as they are.
         self.db.execute("UPDATE automations SET name = ?2 WHERE id = ?1", params![id, to.as_str()])?;
-        self.audit(
-            workspace,
-            "configuration",
-            "rename",
-            from.as_str(),
-            "declared in oncegate.yaml",
-            Some(to.as_str()),
-        )?;
+        self.audit(workspace, actor, "rename", from.as_str(), reason, Some(to.as_str()))?;
         Ok(Renamed::Written)
     }
+
+    /// Files a claim under a tag, with history and audit if that is another than before.
+    pub(super) fn tag(
+        &self,
+        id: ClaimRef,
+        tag: Option<&str>,
+        reason: &str,
+        actor: &str,
+    ) -> Result<Option<(Box<ClaimView>, bool)>, StoreError> {
+        let Some(view) = self.view(id)? else { return Ok(None) };
+        if view.tag.as_deref() == tag {
+            return Ok(Some((Box::new(view), false)));
+        }
+        let filed = self.filed(id, tag)?;
+        let note = Some(format!("{}: {reason}", tag.unwrap_or("no tag")).into());
+        let line = Line { kind: "tag", reason: None, attempt: view.claim.attempt, note };
+        self.history(view.row, &line, actor)?;
+        self.audit(id.workspace, actor, "tag", &id.to_string(), reason, tag)?;
+        Ok(Some((Box::new(filed), true)))
+    }
+
+    /// A tag is a person's word about a claim, no part of what is decided; the row's version stays as it is.
+    pub(super) fn filed(&self, id: ClaimRef, tag: Option<&str>) -> Result<ClaimView, StoreError> {
+        self.db
+            .prepare_cached("UPDATE claims SET tag = ?3 WHERE claim_id = ?1 AND workspace_id = ?2")?
+            .execute(params![&id.id.0[..], id.workspace.0, tag])?;
+        self.view(id)?.ok_or_else(|| gone(id))
+    }
+}
+
+/// A caller brings its payload again; our runner has none but the stored one.
+pub(super) fn lacks_payload(act: &Act, view: &ClaimView) -> bool {
+    matches!(act, Act::Reset { .. }) && view.claim.flow && view.payload_removed_at.is_some()
 }

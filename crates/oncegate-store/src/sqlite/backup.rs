@@ -12,7 +12,7 @@ use oncegate_core::limits;
 use oncegate_core::time::Timestamp;
 use rusqlite::{Connection, OpenFlags, backup};
 
-use super::{dir, migrations, room, store};
+use super::{connection, dir, migrations, room};
 use crate::StoreError;
 
 /// A copy that was made.
@@ -111,7 +111,7 @@ fn open_source(path: &Path) -> Result<Connection, StoreError> {
     if !path.exists() {
         return Err(at("there is no database".into()));
     }
-    let db = store::read_only(path)?;
+    let db = connection::read_only(path)?;
     match migrations::not_newer(&db, path)? {
         0 => Err(at("holds no data of oncegate".into())),
         _ => Ok(db),

@@ -6,7 +6,7 @@ use oncegate_core::time::Timestamp;
 use rusqlite::{Connection, OpenFlags, OptionalExtension};
 
 use super::dir::DATABASE;
-use super::{disk, migrations, row, store};
+use super::{connection, disk, migrations, row};
 use crate::StoreError;
 
 /// What a store says about itself.
@@ -39,7 +39,7 @@ pub fn inspect(data: &Path) -> Result<Option<Inspection>, StoreError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let db = Connection::open_with_flags(&path, flags)?;
     db.busy_timeout(std::time::Duration::from_secs(5))?;
-    store::be_durable(&db)?;
+    connection::be_durable(&db)?;
     let schema = db.pragma_query_value(None, "user_version", |r| r.get(0))?;
     let mut inspection = Inspection {
         schema,

@@ -157,7 +157,24 @@ impl Context<'_> {
         self.db.execute("DELETE FROM claims WHERE id = ?1", [stored.row])?;
         let place = (id.workspace, stored.automation_id, &key);
         row::insert(self.db, self.secret, place, &left, &Extra::default(), self.now)?;
+        self.forget_answers(id)?;
         Ok(Forgotten::Yes)
+    }
+
+    /// Answers that are kept for a repeat, and filters that were asked for by a value: a repeat is still known as one,
+    /// and claims that are acted on were settled when it began.
+    fn forget_answers(&self, id: ClaimRef) -> Result<(), StoreError> {
+        let workspace = id.workspace.0;
+        self.db.execute(
+            "UPDATE api_requests SET answer = NULL WHERE workspace_id = ?1 AND answer IS NOT NULL \
+             AND (instr(answer, ?2) > 0 OR instr(answer, '\"filter\"') > 0)",
+            params![workspace, id.id.to_string()],
+        )?;
+        self.db.execute(
+            "UPDATE bulk_acts SET filter = json_remove(filter, '$.q', '$.record', '$.run_id') WHERE workspace_id = ?1",
+            [workspace],
+        )?;
+        Ok(())
     }
 
     fn forget_delivery(&self, workspace: Workspace, id: i64) -> Result<Forgotten, StoreError> {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use oncegate_core::claim::{Boot, Holder};
+use oncegate_core::claim::{Boot, ErrorCause, Holder, Parked, ProcessingState};
 use oncegate_core::decide::{Request, Start};
 use oncegate_core::fingerprint::Fingerprint;
 use oncegate_core::finish::{Call, Failed};
@@ -19,29 +19,49 @@ use rusqlite::Connection;
 use rusqlite::trace::{TraceEvent, TraceEventCodes};
 
 use super::transition::Context;
-use super::{audit, intake, migrations, payloads, queries, row, schema_meta, upkeep, vitals};
+use super::{
+    audit, automations, bulk_rows, intake, migrations, payloads, queries, row, schema_meta, search, upkeep,
+    vitals,
+};
 use crate::access::AuditFilter;
 use crate::api::{
     ActCall, AdmitCall, AdmitEvent, ClaimCall, DefaultPolicies, Filter, FinishCall, Payload, PolicyBook,
     Release, StepBegin, StepEnd, StepOutcome, Target, UnverifiedCall, Workspace,
 };
+use crate::bulk::{BulkAct, BulkCall, Bulked};
 use crate::observer::Journal;
+use crate::people::{self, Kept, Once, Write, Written, Wrote};
+use crate::search::By;
 
 const NOW: Now = Now { wall: Timestamp::from_secs(1_767_607_200), lease: LeaseInstant(0) };
 const BOOT: Boot = Boot(1);
 const WS: Workspace = Workspace::DEFAULT;
 
 /// Tables that grow with every event; the others have a handful of rows.
-const LARGE: [&str; 8] =
-    ["claims", "payloads", "pruned", "record_runs", "history", "step_calls", "deliveries", "audit"];
+const LARGE: [&str; 10] = [
+    "claims",
+    "payloads",
+    "pruned",
+    "record_runs",
+    "history",
+    "step_calls",
+    "deliveries",
+    "audit",
+    "bulk_rows",
+    "api_requests",
+];
 
 /// Walking along an index is walking along a table, unless the index only has the rows that are open.
 const OPEN_ONLY: [&str; 5] =
     ["claims_live", "claims_error", "claims_marked", "claims_due", "deliveries_open"];
 
 /// Read newest first until the page is full; whatever is skipped on the way belongs to another workspace.
-const PAGES: [&str; 2] =
-    [" FROM audit WHERE workspace_id = ?1 AND id < ?2", " AND c.id < ?4 ORDER BY c.id DESC LIMIT ?5"];
+const PAGES: [&str; 3] = [
+    " FROM audit WHERE workspace_id = ?1 AND id < ?2",
+    // Bounded by their last parameter (search.rs).
+    " WHERE TRUE AND c.id < ?4 ORDER BY c.id DESC LIMIT ?5",
+    " WHERE TRUE AND c.id > ?4 ORDER BY c.id ASC LIMIT ?5",
+];
 
 /// What `EXPLAIN QUERY PLAN` says of a statement: a step that reads a large table from end to end.
 fn full_scans(db: &Connection, sql: &str) -> Vec<String> {
@@ -55,7 +75,10 @@ fn full_scans(db: &Connection, sql: &str) -> Vec<String> {
         let scan = match words.next() {
             Some("SCAN") => true,
             // Down the whole table, in the hope of a full page.
-            Some("SEARCH") => detail.ends_with("(rowid<?)") && !PAGES.iter().any(|page| sql.contains(page)),
+            Some("SEARCH") => {
+                let down = detail.ends_with("(rowid<?)") || detail.ends_with("(rowid>?)");
+                down && !PAGES.iter().any(|page| sql.contains(page))
+            }
             _ => false,
         };
         let scanned = scan && words.next().is_some_and(is_large);
@@ -140,6 +163,7 @@ fn live_a_life(db: &Connection, secret: &StoreSecret) {
     Context { now: later, ..cx }.claim(&claim_call("taker", caller())).unwrap();
     vitals::probe(db, NOW).unwrap();
     admit(&cx);
+    act_on_many(&cx);
     read_all(db);
     let years = Now { wall: NOW.wall.after(std::time::Duration::from_secs(3 * 366 * 86_400)), ..NOW };
     Context { now: NOW, ..cx }.claim(&claim_call("k2", Start::Queue)).unwrap();
@@ -197,16 +221,61 @@ fn admit(cx: &Context<'_>) {
     cx.set_paused(WS, &automation, true, "r", "mia").unwrap();
 }
 
-fn read_all(db: &Connection) {
-    let claims = queries::list(db, WS, &Filter { limit: 10, ..Filter::default() }, NOW, BOOT).unwrap();
+/// Every way in which a list can be walked.
+fn filters() -> Vec<Filter> {
+    let any = || Filter { limit: 10, ..Filter::default() };
+    let mut filters = vec![
+        any(),
+        Filter { oldest_first: true, ..any() },
+        Filter { state: Some(ProcessingState::Done), ..any() },
+        Filter { state: Some(ProcessingState::Error), ..any() },
+        Filter { cause: Some(ErrorCause::Failed), ..any() },
+        Filter { parked: Some(Parked::Reset), ..any() },
+        Filter { automation: Some(AutomationName::try_from("welcome").unwrap()), ..any() },
+        Filter { record: Some(RecordName::try_from("crm:1").unwrap()), ..any() },
+        Filter { run_id: Some(RunId::try_from("run").unwrap()), ..any() },
+        Filter { tag: Some("dup".into()), ..any() },
+        Filter { text: Some("form".into()), ..any() },
+    ];
     // What is rejected is never a claim: SQLite sees the constant FALSE before it reads anything.
-    for list in InboxList::ALL.into_iter().filter(|l| *l != InboxList::Rejected) {
-        let filter = Filter { inbox: Some(list), limit: 10, ..Filter::default() };
-        queries::list(db, WS, &filter, NOW, BOOT).unwrap();
+    let lists = InboxList::ALL.into_iter().filter(|l| *l != InboxList::Rejected);
+    filters.extend(lists.map(|list| Filter { inbox: Some(list), ..any() }));
+    filters
+}
+
+/// Acts on many claims, begun, done and undone; and a write that is named.
+fn act_on_many(cx: &Context<'_>) {
+    let filter = Filter { state: Some(ProcessingState::Error), ..Filter::default() };
+    let act = BulkAct::MarkError { tag: "dup".into() };
+    let expect = cx.count_bulk(WS, &act, &filter).unwrap().matched;
+    let (told, reason, actor) = ("{}".into(), "r".into(), "mia".into());
+    let call = BulkCall { workspace: WS, act, filter, told, expect, reason, actor, token_id: 1 };
+    let request =
+        people::Request { workspace: WS, key: IdempotencyKey::try_from("w").unwrap(), fingerprint: [0; 32] };
+    let once = Once { request, answering: Arc::new(|_, _| Some(Kept { status: 200, body: None })) };
+    let Wrote::Now(Written::Bulk(Bulked::Begun(bulk)), _) =
+        cx.write_once(&Write::Bulk(call), Some(&once)).unwrap()
+    else {
+        panic!("not begun")
+    };
+    while cx.step_bulk(10).unwrap().is_some() {}
+    cx.begin_undo((WS, bulk.id), "r", "mia", 1).unwrap();
+    while cx.step_bulk(10).unwrap().is_some() {}
+    bulk_rows::list(cx.db, WS, None, 10).unwrap();
+    bulk_rows::claims(cx.db, (WS, bulk.id), None, 10, NOW, BOOT).unwrap();
+}
+
+fn read_all(db: &Connection) {
+    let claims = search::search(db, WS, &Filter { limit: 10, ..Filter::default() }, NOW, BOOT).unwrap();
+    for filter in filters() {
+        search::search(db, WS, &filter, NOW, BOOT).unwrap();
+        search::groups(db, WS, &filter, By { automation: true, age: true }, NOW).unwrap();
     }
+    automations::list(db, WS, None, None, 10, NOW).unwrap();
     let id = claims.rows[0].at();
     row::load(db, id).unwrap();
     queries::history(db, id).unwrap();
+    queries::history_page(db, id, None, 10).unwrap();
     queries::work(db, id).unwrap();
     queries::counts(db, WS, None, NOW).unwrap();
     let bound = [AutomationName::try_from("welcome").unwrap()];
@@ -222,7 +291,7 @@ fn read_all(db: &Connection) {
 #[test]
 fn no_statement_reads_a_large_table_from_end_to_end() {
     let mut db = Connection::open_in_memory().unwrap();
-    super::store::keep_plans(&db).unwrap();
+    super::connection::keep_plans(&db).unwrap();
     migrations::step_up(&mut db, 0).unwrap();
     let meta = schema_meta::open(&mut db, [7; 32], NOW.wall).unwrap();
     let heard = overhear(&mut db);
@@ -240,7 +309,7 @@ fn no_statement_reads_a_large_table_from_end_to_end() {
 #[test]
 fn a_flood_of_deliveries_is_neither_sorted_nor_read_to_be_bounded() {
     let mut db = Connection::open_in_memory().unwrap();
-    super::store::keep_plans(&db).unwrap();
+    super::connection::keep_plans(&db).unwrap();
     migrations::step_up(&mut db, 0).unwrap();
     let meta = schema_meta::open(&mut db, [7; 32], NOW.wall).unwrap();
     let heard = overhear(&mut db);

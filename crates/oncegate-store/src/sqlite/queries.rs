@@ -6,12 +6,12 @@ use oncegate_core::key::{AutomationName, ClaimId, ClaimRef, Workspace};
 use oncegate_core::limits;
 use oncegate_core::time::{Now, millis};
 use rusqlite::types::Value;
-use rusqlite::{Connection, OptionalExtension, params, params_from_iter};
+use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
 
 use super::row::{self, ts};
-use super::transition::judged;
+
 use crate::StoreError;
-use crate::api::{ClaimView, Due, Filter, HistoryRow, Page, Payload, Work};
+use crate::api::{Due, HistoryRow, Page, Payload, Work};
 
 /// The list a row stands in, in SQL: the same answer as [`oncegate_core::inbox::list_of`], which the conformance
 /// suite compares on random rows. `?2` is the lease clock, `?3` the wall clock past which a start is a clock problem.
@@ -23,12 +23,13 @@ pub(super) const LIST_OF: &str = "CASE \
     WHEN c.parked IS NOT NULL AND NOT c.dismissed THEN 'parked' \
     WHEN c.late_at IS NOT NULL THEN 'late' END";
 
-const LIVE: &str = "c.processing_state = 'processing'";
-const FAILED: &str = "c.processing_state = 'error'";
-const MARKED: &str = "(c.mismatch_at IS NOT NULL OR c.late_at IS NOT NULL OR c.parked IS NOT NULL)";
+pub(super) const LIVE: &str = "c.processing_state = 'processing'";
+pub(super) const FAILED: &str = "c.processing_state = 'error'";
+pub(super) const MARKED: &str =
+    "(c.mismatch_at IS NOT NULL OR c.late_at IS NOT NULL OR c.parked IS NOT NULL)";
 
 /// Rows that can be in a list at all, in the words of the partial index that has them.
-const fn candidates(list: InboxList) -> &'static str {
+pub(super) const fn candidates(list: InboxList) -> &'static str {
     match list {
         InboxList::Stuck => LIVE,
         InboxList::Error => FAILED,
@@ -37,59 +38,12 @@ const fn candidates(list: InboxList) -> &'static str {
     }
 }
 
-fn clock_params(workspace: Workspace, now: Now) -> [Value; 3] {
+pub(super) fn clock_params(workspace: Workspace, now: Now) -> [Value; 3] {
     [
         workspace.0.into(),
         now.lease.0.into(),
         (now.wall.as_millis().saturating_add(millis(limits::CLOCK_SLACK))).into(),
     ]
-}
-
-pub(super) fn list(
-    db: &Connection,
-    workspace: Workspace,
-    filter: &Filter,
-    now: Now,
-    boot: Boot,
-) -> Result<Page<ClaimView>, StoreError> {
-    let limit = filter.limit.clamp(1, limits::PAGE_ROWS_MAX);
-    let mut sql = format!("{} WHERE c.workspace_id = ?1 AND ?2 IS NOT NULL AND ?3 IS NOT NULL", row::SELECT);
-    let mut values: Vec<Value> = clock_params(workspace, now).into();
-    let mut push = |sql: &mut String, condition: &str, value: Value| {
-        values.push(value);
-        sql.push_str(&condition.replace('@', &format!("?{}", values.len())));
-    };
-    if let Some(inbox) = filter.inbox {
-        push(
-            &mut sql,
-            &format!(" AND {} AND ({LIST_OF}) = @", candidates(inbox)),
-            inbox.as_str().to_owned().into(),
-        );
-    }
-    if let Some(state) = filter.state {
-        push(&mut sql, " AND c.processing_state = @", state.as_str().to_owned().into());
-    }
-    if let Some(automation) = &filter.automation {
-        push(&mut sql, " AND a.name = @", automation.as_str().to_owned().into());
-    }
-    if let Some(only) = &filter.only {
-        let names = serde_json::json!(only).to_string();
-        push(&mut sql, " AND a.name IN (SELECT value FROM json_each(@))", names.into());
-    }
-    push(&mut sql, " AND c.id < @", filter.before.unwrap_or(i64::MAX).into());
-    push(&mut sql, " ORDER BY c.id DESC LIMIT @", i64::from(limit).into());
-    let mut statement = db.prepare_cached(&sql)?;
-    let mut found = statement.query(params_from_iter(values))?;
-    let (mut rows, mut seen, mut last) = (Vec::new(), 0, None);
-    while let Some(r) = found.next()? {
-        (seen, last) = (seen + 1, Some(r.get("id")?));
-        match row::read(r) {
-            Ok(stored) => rows.push(judged(stored, now, boot)),
-            // One bad row never stops a list; the counts still have it.
-            Err(error) => tracing::error!(%error, "a claim is left out of a list"),
-        }
-    }
-    Ok(Page { rows, next: last.filter(|_| seen == limit) })
 }
 
 pub(super) fn counts(
@@ -156,24 +110,44 @@ pub(super) fn automation(
         .optional()?)
 }
 
+const HISTORY: &str = "SELECT h.at, h.kind, h.reason, h.attempt, h.actor, h.note, h.id FROM history h \
+    JOIN claims c ON c.id = h.claim_row WHERE c.claim_id = ?1 AND c.workspace_id = ?2";
+
+fn history_row(r: &Row<'_>) -> rusqlite::Result<HistoryRow> {
+    Ok(HistoryRow {
+        at: ts(r.get(0)?),
+        kind: r.get(1)?,
+        reason: r.get(2)?,
+        attempt: r.get(3)?,
+        actor: r.get(4)?,
+        note: r.get(5)?,
+    })
+}
+
+/// The newest rows that one page takes, oldest of them first.
 pub(super) fn history(db: &Connection, id: ClaimRef) -> Result<Vec<HistoryRow>, StoreError> {
-    let mut statement = db.prepare_cached(
-        "SELECT h.at, h.kind, h.reason, h.attempt, h.actor, h.note FROM history h \
-         JOIN claims c ON c.id = h.claim_row WHERE c.claim_id = ?1 AND c.workspace_id = ?2 ORDER BY h.id",
-    )?;
+    let mut statement = db.prepare_cached(&format!("{HISTORY} ORDER BY h.id DESC LIMIT ?3"))?;
     let rows = statement
-        .query_map(params![&id.id.0[..], id.workspace.0], |r| {
-            Ok(HistoryRow {
-                at: ts(r.get(0)?),
-                kind: r.get(1)?,
-                reason: r.get(2)?,
-                attempt: r.get(3)?,
-                actor: r.get(4)?,
-                note: r.get(5)?,
-            })
+        .query_map(params![&id.id.0[..], id.workspace.0, limits::PAGE_ROWS_MAX], history_row)?
+        .collect::<Result<Vec<_>, _>>()?;
+    Ok(rows.into_iter().rev().collect())
+}
+
+pub(super) fn history_page(
+    db: &Connection,
+    id: ClaimRef,
+    after: Option<i64>,
+    limit: u32,
+) -> Result<Page<HistoryRow>, StoreError> {
+    let limit = limit.clamp(1, limits::PAGE_ROWS_MAX);
+    let mut statement = db.prepare_cached(&format!("{HISTORY} AND h.id > ?3 ORDER BY h.id LIMIT ?4"))?;
+    let found = statement
+        .query_map(params![&id.id.0[..], id.workspace.0, after.unwrap_or(0), limit], |r| {
+            Ok((r.get::<_, i64>(6)?, history_row(r)?))
         })?
         .collect::<Result<Vec<_>, _>>()?;
-    Ok(rows)
+    let next = found.last().filter(|_| found.len() == limit as usize).map(|(id, _)| *id);
+    Ok(Page { rows: found.into_iter().map(|(_, row)| row).collect(), next })
 }
 
 pub(super) fn work(db: &Connection, id: ClaimRef) -> Result<Option<Work>, StoreError> {

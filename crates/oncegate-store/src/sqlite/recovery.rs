@@ -91,6 +91,9 @@ pub(super) fn begin(db: &Connection, now: Timestamp, backup: &str) -> Result<Rec
         ])?;
         open_claims += 1;
     }
+    // An act on many that was going on may have come to its end after the backup: going on with it would repeat it.
+    db.execute("UPDATE bulk_rows SET fate = 'changed', why = 'restored' WHERE fate IS NULL", [])?;
+    db.execute("UPDATE bulk_acts SET finished_at = ?1 WHERE finished_at IS NULL", [at.wall.as_millis()])?;
     let recovery = Recovery { gap, open_claims };
     set_json(db, "restores", &restores(db)?.with(gap))?;
     set_json(db, "recovery", &recovery)?;

@@ -6,7 +6,7 @@ use oncegate_core::time::Timestamp;
 
 use super::backup::{self, back_up};
 use super::dir::{self, DataDir};
-use super::{migrations, recovery, store};
+use super::{connection, migrations, recovery};
 use crate::StoreError;
 use crate::api::Recovery;
 
@@ -82,7 +82,7 @@ fn judge(backup: &Path) -> Result<(), StoreError> {
 }
 
 fn prepare(coming: &Path, now: Timestamp, backup: &str) -> Result<Recovery, StoreError> {
-    let mut db = store::connect(coming)?;
+    let mut db = connection::connect(coming)?;
     // One file at every moment: it is about to be renamed.
     db.pragma_update_and_check(None, "journal_mode", "DELETE", |r| r.get::<_, String>(0))?;
     let found = migrations::found(&db)?;

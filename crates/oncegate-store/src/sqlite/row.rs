@@ -8,6 +8,7 @@ use oncegate_core::key::{
 use oncegate_core::policy::Ttl;
 use oncegate_core::time::{LeaseInstant, Now, Timestamp, millis};
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Row, named_params, params};
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use crate::StoreError;
@@ -23,13 +24,17 @@ pub(super) struct Stored {
 }
 
 /// Every column that [`read`] wants, `c` being `claims` and `a` its automation.
-pub(super) const SELECT: &str = "SELECT c.id, c.claim_id, c.workspace_id, c.automation_id, c.idempotency_key, \
+pub(super) const COLUMNS: &str = "c.id, c.claim_id, c.workspace_id, c.automation_id, c.idempotency_key, \
     c.processing_state, c.version, c.attempt, c.generation, c.resets, c.steps_since, c.fingerprint, c.record, c.record_hash, \
     c.retries_used, c.stale_retries_used, c.resumes_used, c.step_succeeded, c.step_unknown, c.flow, c.dismissed, \
     c.opened_at, c.due_at, c.holder, c.boot, c.run_id, c.run_url, c.processing_started_at, c.lease_renewed, \
     c.lease_ttl, c.same_runs, c.heard_from, c.done_at, c.retain_until, c.result, c.error_at, c.error_cause, \
     c.note, c.parked, c.mismatch_at, c.late_at, c.stops, c.first_stop_at, c.last_stop_at, c.created_at, \
-    c.updated_at, c.payload_removed_at, a.name FROM claims c JOIN automations a ON a.id = c.automation_id";
+    c.tag, c.updated_at, c.payload_removed_at, a.name";
+
+/// Rows that [`read`] reads, from where they are.
+pub(super) static SELECT: LazyLock<String> =
+    LazyLock::new(|| format!("SELECT {COLUMNS} FROM claims c JOIN automations a ON a.id = c.automation_id"));
 
 pub(super) fn ts(ms: i64) -> Timestamp {
     Timestamp::from_millis(ms)
@@ -122,6 +127,7 @@ pub(super) fn read(r: &Row<'_>) -> Result<Stored, StoreError> {
         stops: u64::try_from(r.get::<_, i64>("stops")?).unwrap_or_default(),
         first_stop_at: opt_ts("first_stop_at")?,
         last_stop_at: opt_ts("last_stop_at")?,
+        tag: r.get("tag")?,
         created_at: need("created_at")?,
         updated_at: need("updated_at")?,
         // Zero says that there was none to remove.
@@ -159,7 +165,7 @@ fn parked(word: &str) -> Option<Parked> {
 /// Loads one claim; another workspace's is not there.
 pub(super) fn load(db: &Connection, claim: ClaimRef) -> Result<Option<Stored>, StoreError> {
     let mut statement =
-        db.prepare_cached(&format!("{SELECT} WHERE c.claim_id = ?1 AND c.workspace_id = ?2"))?;
+        db.prepare_cached(&format!("{} WHERE c.claim_id = ?1 AND c.workspace_id = ?2", *SELECT))?;
     let found = statement.query_row(params![&claim.id.0[..], claim.workspace.0], |r| Ok(read(r)));
     found.optional()?.transpose()
 }

@@ -15,11 +15,12 @@ use oncegate_core::time::{Now, Timestamp};
 use rusqlite::Connection;
 
 use super::dir::DataDir;
+use super::export::Exports;
 use super::readers::Readers;
 use super::room::Room;
 use super::transition::{self, Context};
 use super::writer::{Manner, Writer};
-use super::{intake, migrations, payloads, queries, recovery, row, schema_meta, upkeep, vitals};
+use super::{intake, migrations, payloads, queries, recovery, row, schema_meta, search, upkeep, vitals};
 use crate::StoreError;
 use crate::api::{
     ActCall, Acted, AdmitCall, Admitted, ClaimCall, ClaimView, Claimed, DeliveryRow, Due, Filter, FinishCall,
@@ -60,11 +61,12 @@ pub struct SqliteStore {
     pub(super) shared: Arc<Shared>,
     writer: Arc<Writer>,
     pub(super) readers: Readers,
+    pub(super) exports: Exports,
     dir: DataDir,
 }
 
 pub(super) struct Shared {
-    secret: StoreSecret,
+    pub(super) secret: StoreSecret,
     pub(super) boot: Boot,
     clock: Arc<dyn Clock>,
     lease: LeaseClock,
@@ -82,7 +84,7 @@ impl Shared {
         self.lease.now(self.clock.read())
     }
 
-    fn context<'a>(&'a self, db: &'a Connection) -> Context<'a> {
+    pub(super) fn context<'a>(&'a self, db: &'a Connection) -> Context<'a> {
         Context {
             db,
             secret: &self.secret,
@@ -123,7 +125,7 @@ impl SqliteStore {
         let reading = options.clock.read();
         // Before SQLite opens it, which may already change a file.
         migrations::not_newer_on_disk(&path)?;
-        let mut db = connect(&path)?;
+        let mut db = super::connection::connect(&path)?;
         migrations::migrate(&mut db, &dir, reading.wall)?;
         let meta = schema_meta::open(&mut db, options.fresh_secret, reading.wall)?;
         if let Some(bytes) = options.max_bytes {
@@ -131,6 +133,7 @@ impl SqliteStore {
             db.pragma_update(None, "max_page_count", i64::try_from(bytes).unwrap_or(i64::MAX) / page)?;
         }
         let readers = Readers::open(&path, READERS)?;
+        let exports = Exports::of(path);
         let room = Room::new(&dir, options.max_bytes);
         let shared = Shared {
             secret: meta.secret,
@@ -144,7 +147,7 @@ impl SqliteStore {
             ticking: tokio::sync::Mutex::default(),
         };
         let writer = Writer::start(db, room, Arc::clone(&options.clock), Arc::clone(&shared.journal))?;
-        Ok(Self { shared: Arc::new(shared), writer: Arc::new(writer), readers, dir })
+        Ok(Self { shared: Arc::new(shared), writer: Arc::new(writer), readers, exports, dir })
     }
 
     /// What the writer's connection really runs with.
@@ -171,46 +174,6 @@ impl SqliteStore {
         let shared = Arc::clone(&self.shared);
         self.writer.write(manner, move |db| work(&shared.context(db))).await
     }
-}
-
-pub(super) fn connect(path: &Path) -> Result<Connection, StoreError> {
-    let at = |message: String| StoreError::Path { path: path.to_owned(), message };
-    let db = Connection::open(path).map_err(|e| at(e.to_string()))?;
-    // SQLite answers with the mode that it could set; a file system without shared memory cannot do WAL.
-    let mode: String = db.pragma_update_and_check(None, "journal_mode", "WAL", |r| r.get(0))?;
-    if mode != "wal" {
-        return Err(at(format!("the file system cannot do write-ahead logging (journal mode stays {mode})")));
-    }
-    be_durable(&db)?;
-    db.pragma_update(None, "foreign_keys", true)?;
-    // Checkpoints write whole pages in random order; fewer, larger ones cost less than many small ones.
-    db.pragma_update(None, "wal_autocheckpoint", 20_000)?;
-    db.pragma_update(None, "cache_size", -64 * 1024)?;
-    keep_plans(&db)?;
-    db.busy_timeout(std::time::Duration::from_secs(5))?;
-    db.set_prepared_statement_cache_capacity(128);
-    Ok(db)
-}
-
-/// An `Ok` of the store means synced to disk.
-pub(super) fn be_durable(db: &Connection) -> Result<(), StoreError> {
-    Ok(db.pragma_update(None, "synchronous", "FULL")?)
-}
-
-/// A connection that looks at a file which others may write to.
-pub(super) fn read_only(path: &Path) -> Result<Connection, StoreError> {
-    let flags = rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY | rusqlite::OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let db = Connection::open_with_flags(path, flags)
-        .map_err(|e| StoreError::Path { path: path.to_owned(), message: e.to_string() })?;
-    db.busy_timeout(std::time::Duration::from_secs(5))?;
-    Ok(db)
-}
-
-/// Otherwise SQLite plans a prepared statement anew for every value bound to it, to see whether a partial index fits
-/// that value; half of a claim's time went there.
-pub(super) fn keep_plans(db: &Connection) -> Result<(), StoreError> {
-    db.set_db_config(rusqlite::config::DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
-    Ok(())
 }
 
 #[async_trait]
@@ -294,7 +257,10 @@ impl Store for SqliteStore {
         from: AutomationName,
         to: AutomationName,
     ) -> Result<Renamed, StoreError> {
-        self.transact(Manner::ASKING, move |cx| cx.rename_automation(workspace, &from, &to)).await
+        self.transact(Manner::ASKING, move |cx| {
+            cx.rename_automation(workspace, &from, &to, "declared in oncegate.yaml", "configuration")
+        })
+        .await
     }
 
     async fn knows_automation(
@@ -337,7 +303,12 @@ impl Store for SqliteStore {
 
     async fn list(&self, workspace: Workspace, filter: Filter) -> Result<Page<ClaimView>, StoreError> {
         let shared = Arc::clone(&self.shared);
-        self.readers.read(move |db| queries::list(db, workspace, &filter, shared.now(), shared.boot)).await
+        self.readers
+            .read(move |db| {
+                let found = search::search(db, workspace, &filter, shared.now(), shared.boot)?;
+                Ok(Page { rows: found.rows, next: found.next })
+            })
+            .await
     }
 
     async fn counts(

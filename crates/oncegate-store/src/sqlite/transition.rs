@@ -191,7 +191,7 @@ impl Context<'_> {
         except: ClaimRef,
     ) -> Result<Option<Stored>, StoreError> {
         let sql =
-            format!("{} WHERE c.workspace_id = ?1 AND c.record_hash = ?2 AND c.claim_id <> ?3", row::SELECT);
+            format!("{} WHERE c.workspace_id = ?1 AND c.record_hash = ?2 AND c.claim_id <> ?3", *row::SELECT);
         self.db
             .prepare_cached(&sql)?
             .query_row(params![workspace.0, &record_hash[..], &except.id.0[..]], |r| Ok(row::read(r)))

@@ -7,7 +7,7 @@ use oncegate_core::time::Timestamp;
 
 use super::backup;
 use super::dir::{self, DataDir};
-use super::{migrations, room, store};
+use super::{connection, migrations, room};
 use crate::StoreError;
 
 /// How a file's schema stands to this program's.
@@ -52,7 +52,7 @@ pub fn check(data: &Path) -> Result<Option<Schema>, StoreError> {
     let db = match dir::size(&dir::with_suffix(&path, "-wal")) {
         // Nothing but the file itself is read, so that nothing is left beside it.
         0 => backup::open_still(&path)?,
-        _ => store::read_only(&path)?,
+        _ => connection::read_only(&path)?,
     };
     let found = migrations::not_newer(&db, &path)?;
     backup::is_whole(&db, &path, "quick_check")?;
@@ -66,7 +66,7 @@ pub fn check(data: &Path) -> Result<Option<Schema>, StoreError> {
 pub fn upgrade(data: &Path, ephemeral: bool, now: Timestamp) -> Result<Option<Schema>, StoreError> {
     let Some(schema) = check(data)? else { return Ok(None) };
     let dir = DataDir::open(data, ephemeral)?;
-    let mut db = store::connect(&dir.make_database()?)?;
+    let mut db = connection::connect(&dir.make_database()?)?;
     migrations::migrate(&mut db, &dir, now)?;
     db.close().map_err(|(_, e)| StoreError::from(e))?;
     Ok(Some(schema))

@@ -52,7 +52,20 @@ pub(super) fn reap(db: &Connection, now: Now, limit: u32, journal: &Journal) -> 
 
 /// What goes by its date alone, with the word it is counted under; `?1` is the date before which it goes, `?2` how many
 /// rows may.
-const REAPED: [(&str, &str, Duration); 4] = [
+const REAPED: [(&str, &str, Duration); 6] = [
+    (
+        "undos",
+        "UPDATE bulk_rows SET before = NULL WHERE (bulk_id, claim_row) IN \
+         (SELECT r.bulk_id, r.claim_row FROM bulk_acts k CROSS JOIN bulk_rows r ON r.bulk_id = k.id \
+         WHERE k.finished_at < ?1 AND r.before IS NOT NULL LIMIT ?2)",
+        limits::BULK_UNDO_KEPT_FOR,
+    ),
+    (
+        "requests",
+        "DELETE FROM api_requests WHERE (workspace_id, idempotency_key) IN \
+         (SELECT workspace_id, idempotency_key FROM api_requests WHERE at < ?1 LIMIT ?2)",
+        limits::REQUESTS_KEPT_FOR,
+    ),
     (
         "hashes",
         "DELETE FROM pruned WHERE claim_id IN (SELECT claim_id FROM pruned WHERE pruned_at < ?1 LIMIT ?2)",

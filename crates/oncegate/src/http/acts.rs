@@ -4,21 +4,22 @@ use std::sync::Arc;
 
 use axum::RequestExt;
 use axum::extract::{FromRequest, Path, Request};
+use axum::response::Response;
 use oncegate_core::key::ClaimId;
 use oncegate_core::limits;
 use oncegate_core::reset::{Act, Refusal};
-use oncegate_runner::gatekeeper::RunNow;
 use oncegate_store::api::{ActCall, Acted};
+use oncegate_store::people::{Write, Written};
 use serde_json::json;
 
-use super::answer::Json;
 use super::auth::Caller;
-use super::claims::named;
+use super::claims::named as automation_named;
 use super::input::Fields;
+use super::once::{self, Named, Secrecy};
 use super::problem::Problem;
 use super::{AppState, answer};
 
-type Answered = Result<Json, Problem>;
+type Answered = Result<Response, Problem>;
 
 /// A call by which a person does something: to what, why, who, and what else was sent.
 pub(crate) struct Doing {
@@ -29,6 +30,8 @@ pub(crate) struct Doing {
     pub(crate) actor: String,
     pub(crate) caller: Caller,
     pub(crate) fields: Fields,
+    /// How the sender names this call.
+    pub(crate) named: Named,
 }
 
 impl FromRequest<Arc<AppState>> for Doing {
@@ -40,21 +43,25 @@ impl FromRequest<Arc<AppState>> for Doing {
             .await
             .map_err(|_| Problem::not_found("this address cannot be read"))?;
         let caller = request.extract_parts::<Caller>().await?;
+        let named = once::named(request.extensions());
         let mut fields = Fields::read(request).await?;
         let reason = person_text(fields.required("reason")?, "reason")?;
         let actor = actor(&caller, &mut fields)?;
-        Ok(Self { state: Arc::clone(state), subject, reason, actor, caller, fields })
+        Ok(Self { state: Arc::clone(state), subject, reason, actor, caller, fields, named })
     }
 }
 
 impl Doing {
-    async fn act(self, act: Act) -> Answered {
+    async fn act(self, act: Act, tag: Option<String>) -> Answered {
         let id = self.caller.claim(&self.state, &self.subject).await?.at();
-        match self.state.gate.act(ActCall { id, act, reason: self.reason, actor: self.actor }).await? {
-            Acted::Written(view) => Ok(Json(answer::claim(&view, self.state.gate.store().now()))),
-            Acted::Refused(refusal) => Err(refused(&refusal)),
-            Acted::NotFound => Err(Problem::not_found("there is no such claim")),
-        }
+        let call = ActCall { id, act, reason: self.reason, actor: self.actor };
+        let show = |written: &Written, now| match written {
+            Written::Act(Acted::Written(view)) => Ok(answer::claim(view, now)),
+            Written::Act(Acted::Refused(refusal)) => Err(refused(refusal)),
+            Written::Act(Acted::NotFound) => Err(Problem::not_found("there is no such claim")),
+            _ => Err(once::odd()),
+        };
+        once::write(&self.state, self.named, Secrecy::Open, Write::Act { call, tag }, show).await
     }
 
     /// Whatever else was sent is not understood.
@@ -86,7 +93,7 @@ pub(crate) fn claim_id(text: &str) -> Result<ClaimId, Problem> {
     ClaimId::parse(text).ok_or_else(|| Problem::not_found("a claim id has 32 hexadecimal digits"))
 }
 
-fn refused(refusal: &Refusal) -> Problem {
+pub(crate) fn refused(refusal: &Refusal) -> Problem {
     match refusal {
         Refusal::LiveHolder { holder, attempt } => {
             Problem::live_holder(refusal).with("holder", holder.as_str()).with("attempt", *attempt)
@@ -103,42 +110,86 @@ pub(crate) async fn reset(mut doing: Doing) -> Answered {
     let verified = doing.fields.flag("verified")?.unwrap_or(false);
     let run_now = doing.fields.flag("run_now")?.unwrap_or(false);
     doing.nothing_else("reason, by, confirm_holder, verified, run_now")?;
-    doing.act(Act::Reset { run_now, confirm_holder, verified }).await
+    doing.act(Act::Reset { run_now, confirm_holder, verified }, None).await
 }
 
 pub(crate) async fn mark_error(mut doing: Doing) -> Answered {
-    let tag = person_text(doing.fields.required("tag")?, "tag")?;
+    let tag = tag_text(&doing.fields.required("tag")?)?;
     doing.nothing_else("reason, by, tag")?;
     let note = format!("{tag}: {}", doing.reason);
-    doing.act(Act::MarkError { note }).await
+    doing.act(Act::MarkError { note }, Some(tag)).await
 }
 
 pub(crate) async fn mark_done(mut doing: Doing) -> Answered {
     doing.nothing_else("reason, by")?;
-    doing.act(Act::MarkDone).await
+    doing.act(Act::MarkDone, None).await
 }
 
 pub(crate) async fn dismiss(mut doing: Doing) -> Answered {
     doing.nothing_else("reason, by")?;
-    doing.act(Act::Dismiss).await
+    doing.act(Act::Dismiss, None).await
 }
 
+/// Starts it as the runner would: the same claim path, by way of a queue that survives a restart.
 pub(crate) async fn run_now(mut doing: Doing) -> Answered {
     doing.nothing_else("reason, by")?;
-    let id = doing.caller.claim(&doing.state, &doing.subject).await?.at();
-    match doing.state.gate.run_now(id, doing.reason, doing.actor).await? {
-        RunNow::Queued(view) => {
-            let mut answer = answer::claim(&view, doing.state.gate.store().now());
-            answer["answer"] = "queued".into();
-            Ok(Json(answer))
-        }
-        RunNow::AlreadyRunning => Err(Problem::already_running("nothing was changed")),
-        RunNow::NoFlow { run_url } => Err(Problem::no_runner(
+    let view = doing.caller.claim(&doing.state, &doing.subject).await?;
+    if !doing.state.gate.has_flow(&view) {
+        return Err(Problem::no_runner(
             "this automation's work is done by its caller; replay its run there (run_url), or declare steps for it",
         )
-        .with("run_url", run_url)),
-        RunNow::Refused(refusal) => Err(refused(&refusal)),
-        RunNow::NotFound => Err(Problem::not_found("there is no such claim")),
+        .with("run_url", view.run_url));
+    }
+    let act = Act::Reset { run_now: true, confirm_holder: None, verified: false };
+    let call = ActCall { id: view.at(), act, reason: doing.reason, actor: doing.actor };
+    let show = |written: &Written, now| match written {
+        Written::Act(Acted::Written(view)) => {
+            let mut answer = answer::claim(view, now);
+            answer["answer"] = "queued".into();
+            Ok(answer)
+        }
+        Written::Act(Acted::Refused(Refusal::LiveHolder { .. } | Refusal::Nothing(_))) => {
+            Err(Problem::already_running("nothing was changed"))
+        }
+        Written::Act(Acted::Refused(refusal)) => Err(refused(refusal)),
+        Written::Act(Acted::NotFound) => Err(Problem::not_found("there is no such claim")),
+        _ => Err(once::odd()),
+    };
+    once::write(&doing.state, doing.named, Secrecy::Open, Write::Act { call, tag: None }, show).await
+}
+
+/// Files a claim under a tag; with `remove=true` under none.
+pub(crate) async fn tag(mut doing: Doing) -> Answered {
+    let remove = doing.fields.flag("remove")?.unwrap_or(false);
+    let tag = match doing.fields.text("tag")? {
+        Some(_) if remove => return Err(Problem::field("tag", "is given beside remove; send one of them")),
+        Some(tag) => Some(tag_text(&tag)?),
+        None if remove => None,
+        None => {
+            return Err(Problem::field("tag", "is missing or blank; to take the tag away send remove=true"));
+        }
+    };
+    doing.nothing_else("tag, remove, reason, by")?;
+    let id = doing.caller.claim(&doing.state, &doing.subject).await?.at();
+    let write = Write::Tag { id, tag, reason: doing.reason, actor: doing.actor };
+    let show = |written: &Written, now| match written {
+        Written::Tagged(Some((view, changed))) => {
+            let mut answer = answer::claim(view, now);
+            answer["changed"] = (*changed).into();
+            Ok(answer)
+        }
+        Written::Tagged(None) => Err(Problem::not_found("there is no such claim")),
+        _ => Err(once::odd()),
+    };
+    once::write(&doing.state, doing.named, Secrecy::Open, write, show).await
+}
+
+/// A tag as it is stored and compared: trimmed, one line.
+pub(crate) fn tag_text(text: &str) -> Result<String, Problem> {
+    let tag = person_text(text.trim().to_owned(), "tag")?;
+    match tag.len() > limits::TAG_BYTES_MAX {
+        true => Err(Problem::field("tag", format!("is longer than {} bytes", limits::TAG_BYTES_MAX))),
+        false => Ok(tag),
     }
 }
 
@@ -152,7 +203,7 @@ pub(crate) async fn resume(doing: Doing) -> Answered {
 
 async fn set_paused(mut doing: Doing, paused: bool) -> Answered {
     doing.nothing_else("reason, by")?;
-    let automation = named(&doing.subject, "automation")?;
+    let automation = automation_named(&doing.subject, "automation")?;
     doing.caller.may_touch(&automation)?;
     let (workspace, gate) = (doing.caller.workspace, &doing.state.gate);
     // Pausing a misspelt name would say that it stands still, while the real one runs on.
@@ -163,7 +214,13 @@ async fn set_paused(mut doing: Doing, paused: bool) -> Answered {
             "no automation is called `{automation}`: none of this name is declared or has been seen"
         )));
     }
-    let changed =
-        doing.state.gate.set_paused(workspace, automation.clone(), paused, doing.reason, doing.actor).await?;
-    Ok(Json(json!({ "automation": automation, "paused": paused, "changed": changed })))
+    let (reason, actor) = (doing.reason, doing.actor);
+    let write = Write::SetPaused { workspace, automation: automation.clone(), paused, reason, actor };
+    let show = move |written: &Written, _| match written {
+        Written::SetPaused(changed) => {
+            Ok(json!({ "automation": automation, "paused": paused, "changed": changed }))
+        }
+        _ => Err(once::odd()),
+    };
+    once::write(&doing.state, doing.named, Secrecy::Open, write, show).await
 }

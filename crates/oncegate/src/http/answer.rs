@@ -107,6 +107,7 @@ pub(crate) fn claim(view: &ClaimView, now: Now) -> Value {
         "dismissed": claim.dismissed,
         "mismatch_at": claim.mismatch_at,
         "late_at": claim.late_at,
+        "tag": view.tag,
         "run_url": view.run_url,
         "stopped": stops,
         "created_at": view.created_at,

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
+use axum::response::Response;
 use oncegate_core::access::{Role, TokenName};
 use oncegate_core::key::{AutomationName, Workspace, sha256};
 use oncegate_core::limits;
@@ -10,6 +11,7 @@ use oncegate_core::policy::parse_duration;
 use oncegate_core::time::Timestamp;
 use oncegate_runner::entropy;
 use oncegate_store::access::{ApiToken, NewToken, Revoked};
+use oncegate_store::people::{Write, Written};
 use serde_json::{Value, json};
 
 use super::AppState;
@@ -18,6 +20,7 @@ use super::answer::Json;
 use super::auth::Caller;
 use super::claims::named;
 use super::input::{Fields, kind};
+use super::once::{self, Secrecy};
 use super::problem::Problem;
 use super::workspaces::{name_of, workspace_named};
 
@@ -57,7 +60,12 @@ fn rules(caller: &Caller, token: &ApiToken) -> bool {
     }
 }
 
-pub(crate) async fn make(State(state): State<Arc<AppState>>, caller: Caller, request: Request) -> Answered {
+pub(crate) async fn make(
+    State(state): State<Arc<AppState>>,
+    caller: Caller,
+    request: Request,
+) -> Result<Response, Problem> {
+    let once_named = once::named(request.extensions());
     let mut fields = Fields::read(request).await?;
     let name =
         TokenName::try_from(fields.required("name")?.as_str()).map_err(|e| Problem::field("name", e))?;
@@ -90,21 +98,25 @@ pub(crate) async fn make(State(state): State<Arc<AppState>>, caller: Caller, req
         expires_at,
         actor,
     };
-    let id = store.add_token(new).await?;
-    let id = id.ok_or_else(|| Problem::internal("a token that was just drawn is there already"))?;
-    Ok(Json(json!({
-        "token_id": id,
-        "token": token,
-        "name": name,
-        "role": role,
-        "automations": automations,
-        "workspace": name_of(&state, workspace).await?,
-        "expires_at": expires_at,
-        "note": note,
-    })))
+    let home = name_of(&state, workspace).await?;
+    let show = move |written: &Written, _| match written {
+        Written::AddedToken(Some(id)) => Ok(json!({
+            "token_id": id,
+            "token": token,
+            "name": name,
+            "role": role,
+            "automations": automations,
+            "workspace": home,
+            "expires_at": expires_at,
+            "note": note,
+        })),
+        Written::AddedToken(None) => Err(Problem::internal("a token that was just drawn is there already")),
+        _ => Err(once::odd()),
+    };
+    once::write(&state, once_named, Secrecy::ShownOnce, Write::AddToken(new), show).await
 }
 
-pub(crate) async fn revoke(mut doing: Doing) -> Answered {
+pub(crate) async fn revoke(mut doing: Doing) -> Result<Response, Problem> {
     let although_last = match doing.fields.text("confirm")?.as_deref() {
         None => false,
         Some("last_admin") => true,
@@ -117,21 +129,28 @@ pub(crate) async fn revoke(mut doing: Doing) -> Answered {
     let id = doing.subject.parse::<i64>().ok();
     let token = known.iter().find(|t| Some(t.id) == id && rules(&doing.caller, t));
     let token = token.ok_or_else(|| Problem::not_found("there is no such token"))?;
-    let revoked = store.revoke_token(workspace, token.id, although_last, doing.reason, doing.actor).await?;
-    state.tokens.forget_all();
-    match revoked {
-        Revoked::Ended => {
-            let note = (state.preset_token == Some(token.id)).then_some(
+    let (id, name) = (token.id, token.name.clone());
+    let is_preset = state.preset_token == Some(id);
+    let write = Write::RevokeToken { workspace, id, although_last, reason: doing.reason, actor: doing.actor };
+    let show = move |written: &Written, _| match written {
+        Written::RevokedToken(Revoked::Ended) => {
+            let note = is_preset.then_some(
                 "this is the token of ONCEGATE_ADMIN_TOKEN: unset or change that, or the next start makes it good again",
             );
-            Ok(Json(json!({ "token_id": token.id, "name": token.name, "revoked": true, "note": note })))
+            Ok(json!({ "token_id": id, "name": name, "revoked": true, "note": note }))
         }
-        Revoked::Nothing => Err(Problem::nothing_to_do("this token was revoked before")),
-        Revoked::LastAdmin => Err(Problem::last_admin(
+        Written::RevokedToken(Revoked::Nothing) => {
+            Err(Problem::nothing_to_do("this token was revoked before"))
+        }
+        Written::RevokedToken(Revoked::LastAdmin) => Err(Problem::last_admin(
             "this is the server's last admin token without an end; make another first, or send \
              `confirm: last_admin`. After that only a start with ONCEGATE_ADMIN_TOKEN lets anybody in again",
         )),
-    }
+        _ => Err(once::odd()),
+    };
+    let answer = once::write(&state, doing.named, Secrecy::Open, write, show).await;
+    state.tokens.forget_all();
+    answer
 }
 
 pub(crate) fn shown(token: &ApiToken, now: Timestamp) -> Value {

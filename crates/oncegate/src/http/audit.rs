@@ -5,21 +5,24 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::Uri;
-use oncegate_core::csv_cell::csv_line;
 use oncegate_core::key::Workspace;
 use oncegate_core::limits;
 use oncegate_core::policy::parse_duration;
 use oncegate_core::time::Timestamp;
 use oncegate_store::access::{AuditFilter, Deed};
-use oncegate_store::api::AuditRow;
-use serde_json::json;
+use serde_json::{Map, json};
 
 use super::AppState;
 use super::auth::Caller;
+use super::export::{cell, line};
+use super::filter::Cursors;
 use super::input::Fields;
 use super::lines::{Ended, JSON_LINES, Lines, stream};
 use super::lists::{page, paging};
 use super::problem::Problem;
+
+/// The columns of a CSV, which are the members of a row.
+const COLUMNS: [&str; 7] = ["id", "at", "actor", "action", "subject", "reason", "detail"];
 
 pub(crate) async fn audit(
     State(state): State<Arc<AppState>>,
@@ -40,14 +43,16 @@ pub(crate) async fn audit(
         limit: limits::PAGE_ROWS_MAX,
     };
     let format = fields.text("format")?;
+    // Not of the filter: a cursor is a place in the audit, which has one order.
+    let cursors = Cursors::new("audit", caller.workspace, &Map::new());
     let as_page = format.as_deref().is_none_or(|format| format == "json");
     if as_page {
-        (filter.before, filter.limit) = paging(&mut fields)?;
+        (filter.before, filter.limit) = paging(&mut fields, &cursors)?;
     }
     fields.finish("actor, action, subject, since, until, format, cursor and limit of a page")?;
     if as_page {
         let rows = state.gate.store().audit_of(caller.workspace, filter).await?;
-        return Ok(page("audit", rows, |row| json!(row)).into_response());
+        return Ok(page("audit", rows, &cursors, |row| json!(row)).into_response());
     }
     let (content_type, file, csv) = match format.as_deref() {
         Some("csv") => ("text/csv; charset=utf-8", "audit.csv", true),
@@ -67,30 +72,21 @@ async fn write(
     lines: Lines,
 ) -> Result<(), Ended> {
     if csv {
-        lines.text(csv_line(&["id", "at", "actor", "action", "subject", "reason", "detail"])).await?;
+        lines.bytes(line(COLUMNS)).await?;
     }
     loop {
         let page = state.gate.store().audit_of(workspace, filter.clone()).await?;
-        let line = |row: &AuditRow| if csv { cells(row) } else { format!("{}\n", json!(row)) };
-        lines.text(page.rows.iter().map(line).collect()).await?;
+        let rows = page.rows.iter().map(|row| json!(row));
+        let told: Vec<u8> = match csv {
+            true => rows.flat_map(|row| line(COLUMNS.map(|name| cell(&row[name])))).collect(),
+            false => rows.flat_map(|row| format!("{row}\n").into_bytes()).collect(),
+        };
+        lines.bytes(told).await?;
         match page.next {
             Some(next) => filter.before = Some(next),
             None => return Ok(()),
         }
     }
-}
-
-fn cells(row: &AuditRow) -> String {
-    let text = |text: &Option<String>| text.clone().unwrap_or_default();
-    csv_line(&[
-        row.id.to_string(),
-        row.at.to_string(),
-        row.actor.clone(),
-        row.action.clone(),
-        row.subject.clone(),
-        text(&row.reason),
-        text(&row.detail),
-    ])
 }
 
 /// An instant, or how long ago it was.

@@ -29,7 +29,39 @@ pub(crate) async fn claim(
     caller: Caller,
     request: Request,
 ) -> Result<Response, Problem> {
-    let mut fields = Fields::read(request).await?;
+    let Asked { call, shown_key, wait, stop_status } = asked(Fields::read(request).await?, &caller)?;
+    let claimed = state.gate.claim(call, wait).await?;
+    let Some(claimed) = claimed else {
+        return Err(Problem::internal("a claim by key was not found"));
+    };
+    let status = match &claimed.decision {
+        Decision::Run(_) | Decision::Queued(_) => StatusCode::OK,
+        Decision::Stop { reason: StopReason::FlagUnreadable, .. } => StatusCode::SERVICE_UNAVAILABLE,
+        Decision::Stop { .. } => stop_status,
+    };
+    let body = answer::decision(&claimed, &shown_key, &state.base_url);
+    // Words of ours alone: keys and notes may name people.
+    tracing::debug!(claim = %claimed.id, decision = body["decision"].as_str(), reason = body["reason"].as_str(), "claim");
+    let retry_after = body["retry_after_s"].as_u64();
+    let mut response = (status, Json(body)).into_response();
+    if let Some(seconds) = retry_after {
+        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    // The token in it is a secret of this caller.
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    Ok(response)
+}
+
+/// A claim call as it was asked.
+pub(crate) struct Asked {
+    pub(crate) call: ClaimCall,
+    pub(crate) shown_key: String,
+    pub(crate) wait: Duration,
+    pub(crate) stop_status: StatusCode,
+}
+
+/// Reads a claim call; a batch reads each of its items so.
+pub(crate) fn asked(mut fields: Fields, caller: &Caller) -> Result<Asked, Problem> {
     let automation = named(&fields.required("automation")?, "automation")?;
     caller.may_touch(&automation)?;
     let key = key(&mut fields)?;
@@ -62,29 +94,10 @@ pub(crate) async fn claim(
             let json = p.to_string();
             Payload { body: json.clone().into_bytes(), json }
         }),
-        actor: caller.actor,
+        actor: caller.actor.clone(),
         again: false,
     };
-    let claimed = state.gate.claim(call, wait).await?;
-    let Some(claimed) = claimed else {
-        return Err(Problem::internal("a claim by key was not found"));
-    };
-    let status = match &claimed.decision {
-        Decision::Run(_) | Decision::Queued(_) => StatusCode::OK,
-        Decision::Stop { reason: StopReason::FlagUnreadable, .. } => StatusCode::SERVICE_UNAVAILABLE,
-        Decision::Stop { .. } => stop_status,
-    };
-    let body = answer::decision(&claimed, &shown_key, &state.base_url);
-    // Words of ours alone: keys and notes may name people.
-    tracing::debug!(claim = %claimed.id, decision = body["decision"].as_str(), reason = body["reason"].as_str(), "claim");
-    let retry_after = body["retry_after_s"].as_u64();
-    let mut response = (status, Json(body)).into_response();
-    if let Some(seconds) = retry_after {
-        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
-    }
-    // The token in it is a secret of this caller.
-    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    Ok(response)
+    Ok(Asked { call, shown_key, wait, stop_status })
 }
 
 /// An automation's name from a field or a path.

@@ -105,9 +105,14 @@ impl Reading {
 impl Fields {
     /// Query string and body of a request, strictly.
     pub(crate) async fn read(request: Request) -> Result<Self, Problem> {
+        Self::read_up_to(request, limits::API_BODY_BYTES_MAX).await
+    }
+
+    /// The same, of a call whose body may have up to `max` bytes.
+    pub(crate) async fn read_up_to(request: Request, max: usize) -> Result<Self, Problem> {
         let (parts, body) = request.into_parts();
         let mut fields = Self::query(&parts.uri)?;
-        let body = read_body(&parts, body, limits::API_BODY_BYTES_MAX).await?;
+        let body = read_body(&parts, body, max).await?;
         fields.merge(Self::body(&parts.headers, &body, Reading::Strict)?, Reading::Strict)?;
         Ok(fields)
     }
@@ -214,6 +219,11 @@ impl Fields {
             },
             Some(_) => Err(Problem::field(name, "must be true or false")),
         }
+    }
+
+    /// The members of a JSON object, to be read like those of a body.
+    pub(crate) fn of(fields: Map<String, Value>) -> Self {
+        Self { fields }
     }
 
     /// Takes any JSON value.

@@ -13,6 +13,7 @@ use oncegate_core::time::Timestamp;
 use oncegate_core::webhook::{self, Headers, NoIdentity, Provider, Reading as Read, SignatureError};
 use oncegate_runner::gatekeeper::Gatekeeper;
 use oncegate_store::api::{AdmitCall, AdmitEvent, Admitted, DeliveryRow, Release, UnverifiedCall};
+use oncegate_store::people::{Write, Written};
 use serde_json::{Value, json};
 
 use super::AppState;
@@ -21,6 +22,7 @@ use super::answer::Json;
 use super::budget::Share;
 use super::doors::Source;
 use super::input::{Unread, read_body};
+use super::once::{self, Secrecy};
 use super::problem::Problem;
 
 pub(crate) async fn deliver(
@@ -276,7 +278,7 @@ fn stored_headers(headers: &Headers) -> String {
 }
 
 /// Runs a stored delivery after its source was mended: verified as of its arrival, its key derived anew.
-pub(crate) async fn release(mut doing: Doing) -> Result<Json, Problem> {
+pub(crate) async fn release(mut doing: Doing) -> Result<Response, Problem> {
     doing.nothing_else("reason, by")?;
     let state = Arc::clone(&doing.state);
     let row = match doing.subject.parse() {
@@ -299,11 +301,14 @@ pub(crate) async fn release(mut doing: Doing) -> Result<Json, Problem> {
     let mut call = released(&state, &row, source)?;
     call.actor = doing.actor;
     call.releases = Some(Release { delivery: row.id, reason: doing.reason });
-    let admitted = state.gate.admit(call).await?;
-    if admitted.is_empty() {
-        return Err(Problem::nothing_to_do("somebody else released this delivery just now"));
-    }
-    Ok(Json(acknowledged(&admitted)))
+    let show = |written: &Written, _| match written {
+        Written::Released(admitted) if admitted.is_empty() => {
+            Err(Problem::nothing_to_do("somebody else released this delivery just now"))
+        }
+        Written::Released(admitted) => Ok(acknowledged(admitted)),
+        _ => Err(once::odd()),
+    };
+    once::write(&state, doing.named, Secrecy::Open, Write::Release(call), show).await
 }
 
 fn released(state: &AppState, row: &DeliveryRow, source: &Source) -> Result<AdmitCall, Problem> {

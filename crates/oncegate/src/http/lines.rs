@@ -36,11 +36,11 @@ impl From<StoreError> for Ended {
 impl Lines {
     /// One JSON document per line.
     pub(crate) async fn json(&self, line: &Value) -> Result<(), Ended> {
-        self.text(format!("{line}\n")).await
+        self.bytes(format!("{line}\n").into_bytes()).await
     }
 
-    pub(crate) async fn text(&self, text: String) -> Result<(), Ended> {
-        self.0.send(Ok(text.into())).await.map_err(|_| Ended::ReaderGone)
+    pub(crate) async fn bytes(&self, bytes: Vec<u8>) -> Result<(), Ended> {
+        self.0.send(Ok(bytes.into())).await.map_err(|_| Ended::ReaderGone)
     }
 }
 

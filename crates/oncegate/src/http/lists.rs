@@ -4,16 +4,15 @@ use std::sync::Arc;
 
 use axum::extract::{Path, State};
 use http::Uri;
-use oncegate_core::claim::ProcessingState;
-use oncegate_core::inbox::InboxList;
 use oncegate_core::key::IdempotencyKey;
 use oncegate_core::limits;
 use oncegate_store::api::{ClaimView, DeliveryRow, Filter, Page};
+use oncegate_store::search::{Age, By};
 use serde_json::{Map, Value, json};
 
 use super::answer::Json;
 use super::auth::Caller;
-use super::claims::named;
+use super::filter::{self, Cursors};
 use super::input::Fields;
 use super::problem::Problem;
 use super::{AppState, answer};
@@ -22,13 +21,8 @@ type Answered = Result<Json, Problem>;
 
 const ROWS_DEFAULT: u32 = 100;
 
-pub(crate) fn paging(fields: &mut Fields) -> Result<(Option<i64>, u32), Problem> {
-    let before = match fields.text("cursor")? {
-        None => None,
-        Some(text) => {
-            Some(text.parse().map_err(|_| Problem::field("cursor", "is not one that this server gave"))?)
-        }
-    };
+pub(crate) fn paging(fields: &mut Fields, cursors: &Cursors) -> Result<(Option<i64>, u32), Problem> {
+    let before = fields.text("cursor")?.map(|text| cursors.read(&text)).transpose()?;
     let limit = match fields.text("limit")? {
         None => ROWS_DEFAULT,
         Some(text) => text
@@ -40,51 +34,80 @@ pub(crate) fn paging(fields: &mut Fields) -> Result<(Option<i64>, u32), Problem>
     Ok((before, limit))
 }
 
-pub(crate) fn page<T>(name: &str, page: Page<T>, show: impl Fn(&T) -> Value) -> Json {
+pub(crate) fn page<T>(name: &str, page: Page<T>, cursors: &Cursors, show: impl Fn(&T) -> Value) -> Json {
     let rows: Vec<Value> = page.rows.iter().map(show).collect();
     let mut answer = Map::new();
     answer.insert(name.to_owned(), rows.into());
-    answer.insert("next_cursor".into(), page.next.map(|n| n.to_string()).into());
+    answer.insert("next_cursor".into(), page.next.map(|n| cursors.write(n)).into());
     Json(answer.into())
+}
+
+fn plain(list: &str, caller: &Caller) -> Cursors {
+    Cursors::new(list, caller.workspace, &Map::new())
 }
 
 pub(crate) async fn claims(State(state): State<Arc<AppState>>, caller: Caller, uri: Uri) -> Answered {
     let mut fields = Fields::query(&uri)?;
-    let (before, limit) = paging(&mut fields)?;
-    let inbox = match fields.text("inbox")? {
-        None => None,
-        Some(text) => Some(
-            InboxList::parse(&text)
-                .filter(|list| *list != InboxList::Rejected)
-                .ok_or_else(|| Problem::field("inbox", "must be stuck, error, mismatch, parked or late"))?,
-        ),
-    };
-    let processing_state = match fields.text("state")? {
-        None => None,
-        Some(text) => Some(
-            serde_json::from_value::<ProcessingState>(text.into())
-                .map_err(|_| Problem::field("state", "must be none, processing, done or error"))?,
-        ),
-    };
-    let automation = fields.text("automation")?.map(|t| named(&t, "automation")).transpose()?;
-    let key = fields.text("idempotency_key")?;
-    fields.finish("inbox, state, automation, idempotency_key, cursor, limit")?;
     let store = state.gate.store();
     let now = store.now();
+    let key = fields.text("idempotency_key")?;
+    let oldest_first = match fields.text("order")?.as_deref() {
+        None | Some("newest") => false,
+        Some("oldest") => true,
+        Some(_) => return Err(Problem::field("order", "must be newest or oldest")),
+    };
+    let mut asked = filter::read(&mut fields, &caller, now)?;
+    asked.told.insert("oldest_first".into(), oldest_first.into());
+    let cursors = Cursors::new("claims", caller.workspace, &asked.told);
+    let (before, limit) = paging(&mut fields, &cursors)?;
+    fields.finish(&format!("{}, idempotency_key, order, cursor, limit", filter::TAKES))?;
     let show = |view: &ClaimView| answer::claim(view, now);
+    let filter = Filter { oldest_first, before, limit, ..asked.filter };
     if let Some(key) = key {
-        let automation = automation
+        let automation = filter
+            .automation
             .ok_or_else(|| Problem::field("idempotency_key", "is looked up together with its automation"))?;
         let key = IdempotencyKey::try_from(key.as_str()).map_err(|e| Problem::field("idempotency_key", e))?;
         let view = match store.find(caller.workspace, automation, key).await? {
             Some(id) => store.show(id).await?.filter(|view| caller.sees(&view.automation)),
             None => None,
         };
-        return Ok(page("claims", Page { rows: view.into_iter().collect(), next: None }, show));
+        return Ok(page("claims", Page { rows: view.into_iter().collect(), next: None }, &cursors, show));
     }
-    let only = caller.only();
-    let filter = Filter { inbox, state: processing_state, automation, only, before, limit };
-    Ok(page("claims", store.list(caller.workspace, filter).await?, show))
+    let found = store.search(caller.workspace, filter).await?;
+    let until = found.searched_until;
+    let Json(mut answer) = page("claims", Page { rows: found.rows, next: found.next }, &cursors, show);
+    if let Some(until) = until {
+        answer["searched_until"] = json!(until);
+    }
+    Ok(Json(answer))
+}
+
+pub(crate) async fn groups(State(state): State<Arc<AppState>>, caller: Caller, uri: Uri) -> Answered {
+    let mut fields = Fields::query(&uri)?;
+    let by = fields.text("by")?.unwrap_or_else(|| "automation,age".to_owned());
+    let words: Vec<&str> = by.split(',').map(str::trim).collect();
+    if words.iter().any(|word| !matches!(*word, "automation" | "age")) {
+        return Err(Problem::field("by", "must be automation, age, or automation,age"));
+    }
+    let by = By { automation: words.contains(&"automation"), age: words.contains(&"age") };
+    let store = state.gate.store();
+    let asked = filter::read(&mut fields, &caller, store.now())?;
+    fields.finish(&format!("by, {}", filter::TAKES))?;
+    let found = store.groups(caller.workspace, asked.filter, by).await?;
+    let groups: Vec<Value> = found
+        .groups
+        .iter()
+        .map(|group| {
+            json!({
+                "automation": group.automation,
+                "age": group.age.map(Age::as_str),
+                "count": group.count,
+                "oldest_at": group.oldest_at,
+            })
+        })
+        .collect();
+    Ok(Json(json!({ "groups": groups, "total": found.total, "counted_until": found.counted_until })))
 }
 
 pub(crate) async fn claim(
@@ -126,6 +149,20 @@ pub(crate) async fn claim(
     Ok(Json(shown))
 }
 
+pub(crate) async fn history(
+    State(state): State<Arc<AppState>>,
+    caller: Caller,
+    Path(id): Path<String>,
+    uri: Uri,
+) -> Answered {
+    let id = caller.claim(&state, &id).await?.at();
+    let mut fields = Fields::query(&uri)?;
+    let cursors = plain(&format!("history {id}"), &caller);
+    let (after, limit) = paging(&mut fields, &cursors)?;
+    fields.finish("cursor, limit")?;
+    Ok(page("history", state.gate.store().history_page(id, after, limit).await?, &cursors, |row| json!(row)))
+}
+
 pub(crate) async fn inbox(State(state): State<Arc<AppState>>, caller: Caller) -> Answered {
     let counts = state.gate.store().counts(caller.workspace, caller.only()).await?;
     let counts: Map<String, Value> =
@@ -135,10 +172,11 @@ pub(crate) async fn inbox(State(state): State<Arc<AppState>>, caller: Caller) ->
 
 pub(crate) async fn rejected(State(state): State<Arc<AppState>>, caller: Caller, uri: Uri) -> Answered {
     let mut fields = Fields::query(&uri)?;
-    let (before, limit) = paging(&mut fields)?;
+    let cursors = plain("rejected", &caller);
+    let (before, limit) = paging(&mut fields, &cursors)?;
     fields.finish("cursor, limit")?;
     let found = state.gate.store().rejected(caller.workspace, caller.only(), before, limit).await?;
-    Ok(page("rejected", found, delivery))
+    Ok(page("rejected", found, &cursors, delivery))
 }
 
 pub(crate) async fn rejected_one(

@@ -5,12 +5,17 @@ mod answer;
 pub(crate) mod api_tokens;
 mod audit;
 mod auth;
+mod automations;
+mod batch;
 mod budget;
+mod bulk;
 mod claims;
 mod connection;
 mod doors;
 mod dossier;
+mod export;
 mod failures;
+mod filter;
 mod finish;
 mod forgetting;
 pub(crate) mod form;
@@ -19,6 +24,7 @@ pub(crate) mod input;
 mod intake;
 mod lines;
 mod lists;
+mod once;
 mod openapi;
 mod peer;
 pub(crate) mod problem;
@@ -134,13 +140,14 @@ async fn stamp(State(state): State<Arc<AppState>>, mut response: Response) -> Re
 pub(crate) fn router(state: Arc<AppState>, metrics_public: bool) -> Router {
     let mut router = Router::new();
     for route in routes::routes(metrics_public) {
-        let handler = match route.needs.bearer() {
-            true => route.handler.route_layer(middleware::from_fn_with_state(
-                (Arc::clone(&state), route.needs),
-                auth::require,
-            )),
-            false => route.handler,
-        };
+        let mut handler = route.handler;
+        if route.once {
+            handler = handler.route_layer(middleware::from_fn_with_state(Arc::clone(&state), once::layer));
+        }
+        if route.needs.bearer() {
+            let needs = (Arc::clone(&state), route.needs);
+            handler = handler.route_layer(middleware::from_fn_with_state(needs, auth::require));
+        }
         router = router.route(route.path, handler);
     }
     router

@@ -43,6 +43,7 @@ codes! {
     invalid_credentials = UNAUTHORIZED, "The token is not known";
     invalid_signature = UNAUTHORIZED, "The signature does not verify";
     too_many_failures = TOO_MANY_REQUESTS, "Too many failed authentications";
+    invalid_idempotency_key = BAD_REQUEST, "The Idempotency-Key cannot be read";
     forbidden = FORBIDDEN, "The token may not do this";
     invalid_token = FORBIDDEN, "This token does not belong to this claim";
     not_found = NOT_FOUND, "There is no such thing";
@@ -62,9 +63,14 @@ codes! {
     still_live = CONFLICT, "Something of it is live";
     still_declared = CONFLICT, "The configuration declares it";
     limit_reached = CONFLICT, "There are too many of them";
+    count_changed = CONFLICT, "Another number of claims is meant by now";
+    not_undone = CONFLICT, "It cannot be undone";
+    not_renamed = CONFLICT, "The automation cannot be called so";
+    answer_not_kept = CONFLICT, "It was done before, and the answer was a secret";
     body_too_large = PAYLOAD_TOO_LARGE, "The body is too large";
     unsupported_content_type = UNSUPPORTED_MEDIA_TYPE, "The body's type is not understood";
     invalid_field = UNPROCESSABLE_ENTITY, "A field is missing or wrong";
+    idempotency_key_reused = UNPROCESSABLE_ENTITY, "The Idempotency-Key was used for another call";
     store_unavailable = SERVICE_UNAVAILABLE, "The store cannot take this now";
     backup_failed = SERVICE_UNAVAILABLE, "The backup could not be made";
     overloaded = SERVICE_UNAVAILABLE, "There is no room for this body now";
@@ -112,8 +118,9 @@ impl From<StoreError> for Problem {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Refused(pub(crate) &'static str);
 
-impl IntoResponse for Problem {
-    fn into_response(self) -> Response {
+impl Problem {
+    /// The problem document.
+    pub(crate) fn document(self) -> Value {
         let mut document = json!({
             "type": format!("urn:oncegate:error:{}", self.code),
             "title": self.title,
@@ -121,25 +128,32 @@ impl IntoResponse for Problem {
             "detail": self.detail,
             "code": self.code,
         });
-        let wait = self.extra.get("retry_after_s").and_then(Value::as_u64);
         if let Value::Object(members) = &mut document {
             members.extend(self.extra);
             if let Some(id) = request_id() {
                 members.insert("request_id".to_owned(), id.into());
             }
         }
-        let mut response = (self.status, format!("{document}\n")).into_response();
-        response.extensions_mut().insert(Refused(self.code));
+        document
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let (status, code) = (self.status, self.code);
+        let wait = self.extra.get("retry_after_s").and_then(Value::as_u64);
+        let mut response = (status, format!("{}\n", self.document())).into_response();
+        response.extensions_mut().insert(Refused(code));
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         // A provider whose signature is wrong cannot mend that with a bearer token.
-        if self.status == StatusCode::UNAUTHORIZED && self.code != "invalid_signature" {
+        if status == StatusCode::UNAUTHORIZED && code != "invalid_signature" {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
         if let Some(seconds) = wait {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
-        if self.status == StatusCode::SERVICE_UNAVAILABLE {
+        if status == StatusCode::SERVICE_UNAVAILABLE {
             headers.insert(header::RETRY_AFTER, HeaderValue::from_static("5"));
         }
         response

@@ -8,8 +8,8 @@ use axum::routing::{MethodFilter, MethodRouter, on};
 use oncegate_core::access::Right;
 
 use super::{
-    AppState, acts, api_tokens, audit, claims, finish, forgetting, health, intake, lists, openapi, upkeep,
-    workspaces,
+    AppState, acts, api_tokens, audit, automations, batch, bulk, claims, export, finish, forgetting, health,
+    intake, lists, openapi, upkeep, workspaces,
 };
 
 /// What a call must bring.
@@ -53,15 +53,22 @@ pub(crate) struct Route {
     pub(crate) method: &'static str,
     pub(crate) path: &'static str,
     pub(crate) needs: Needs,
+    /// Whether a repeat under one `Idempotency-Key` is given the first answer.
+    pub(crate) once: bool,
     pub(crate) handler: MethodRouter<Arc<AppState>>,
 }
 
 fn get<T: 'static>(path: &'static str, needs: Needs, handler: impl Handler<T, Arc<AppState>>) -> Route {
-    Route { method: "GET", path, needs, handler: on(MethodFilter::GET, handler) }
+    Route { method: "GET", path, needs, once: false, handler: on(MethodFilter::GET, handler) }
 }
 
 fn post<T: 'static>(path: &'static str, needs: Needs, handler: impl Handler<T, Arc<AppState>>) -> Route {
-    Route { method: "POST", path, needs, handler: on(MethodFilter::POST, handler) }
+    Route { method: "POST", path, needs, once: false, handler: on(MethodFilter::POST, handler) }
+}
+
+/// A write that takes an `Idempotency-Key`.
+fn once<T: 'static>(path: &'static str, needs: Needs, handler: impl Handler<T, Arc<AppState>>) -> Route {
+    Route { once: true, ..post(path, needs, handler) }
 }
 
 const CLAIM: Needs = Needs::Right(Right::Claim);
@@ -78,28 +85,40 @@ pub(crate) fn routes(metrics_public: bool) -> Vec<Route> {
     vec![
         metrics,
         post("/v1/claims", CLAIM, claims::claim),
+        post("/v1/claims/batch", CLAIM, batch::claims),
         get("/v1/claims", READ, lists::claims),
+        get("/v1/claims/export", READ, export::claims),
+        get("/v1/claims/groups", READ, lists::groups),
+        get("/v1/claims/{id}/history", READ, lists::history),
+        get("/v1/bulk", READ, bulk::list),
+        get("/v1/bulk/{id}", READ, bulk::one),
+        get("/v1/bulk/{id}/claims", READ, bulk::claims),
+        get("/v1/automations", READ, automations::list),
         get("/v1/claims/{id}", READ, lists::claim),
         get("/v1/inbox", READ, lists::inbox),
         get("/v1/rejected", READ, lists::rejected),
         get("/v1/rejected/{id}", READ, lists::rejected_one),
         get("/v1/audit", READ, audit::audit),
-        post("/v1/claims/{id}/reset", ACT, acts::reset),
-        post("/v1/claims/{id}/run-now", ACT, acts::run_now),
-        post("/v1/claims/{id}/mark-error", ACT, acts::mark_error),
-        post("/v1/claims/{id}/mark-done", ACT, acts::mark_done),
-        post("/v1/claims/{id}/dismiss", ACT, acts::dismiss),
-        post("/v1/automations/{name}/pause", ACT, acts::pause),
-        post("/v1/automations/{name}/resume", ACT, acts::resume),
-        post("/v1/rejected/{id}/release", ACT, intake::release),
+        once("/v1/claims/{id}/reset", ACT, acts::reset),
+        once("/v1/claims/{id}/run-now", ACT, acts::run_now),
+        once("/v1/claims/{id}/mark-error", ACT, acts::mark_error),
+        once("/v1/claims/{id}/mark-done", ACT, acts::mark_done),
+        once("/v1/claims/{id}/dismiss", ACT, acts::dismiss),
+        once("/v1/claims/{id}/tag", ACT, acts::tag),
+        once("/v1/automations/{name}/rename", ACT, automations::rename),
+        once("/v1/automations/{name}/pause", ACT, acts::pause),
+        once("/v1/automations/{name}/resume", ACT, acts::resume),
+        once("/v1/bulk", ACT, bulk::begin),
+        once("/v1/bulk/{id}/undo", ACT, bulk::undo),
+        once("/v1/rejected/{id}/release", ACT, intake::release),
         get("/v1/recovery", READ, upkeep::recovery),
         post("/v1/recovery/end", Needs::ServerAdmin, upkeep::end_recovery),
         get("/v1/backup", Needs::ServerAdmin, upkeep::backups),
         post("/v1/backup", Needs::ServerAdmin, upkeep::back_up),
         get("/v1/tokens/self", Needs::AnyToken, api_tokens::own),
         get("/v1/tokens", ADMINISTER, api_tokens::list),
-        post("/v1/tokens", ADMINISTER, api_tokens::make),
-        post("/v1/tokens/{id}/revoke", ADMINISTER, api_tokens::revoke),
+        once("/v1/tokens", ADMINISTER, api_tokens::make),
+        once("/v1/tokens/{id}/revoke", ADMINISTER, api_tokens::revoke),
         post("/v1/forget", ADMINISTER, forgetting::forget),
         post("/v1/person", ADMINISTER, forgetting::person),
         get("/v1/workspaces", Needs::ServerAdmin, workspaces::list),

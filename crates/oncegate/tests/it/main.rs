@@ -16,6 +16,7 @@ mod forward;
 mod harness;
 mod health;
 mod intake;
+mod limits;
 mod parsers;
 mod promises;
 mod restore_drill;

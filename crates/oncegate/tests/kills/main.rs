@@ -10,6 +10,7 @@
 #[cfg(not(debug_assertions))]
 compile_error!("run these tests without --release");
 
+mod bulk;
 mod campaign;
 mod cases;
 mod dice;

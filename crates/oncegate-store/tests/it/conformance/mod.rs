@@ -22,13 +22,16 @@ use oncegate_store::api::{
 use oncegate_store::clock::{Clock, ManualClock};
 
 mod access;
+mod bulk;
 pub(crate) mod claims;
 mod finishing;
 mod intake;
 mod lists;
 mod model;
+mod people;
 mod privacy;
 mod records;
+mod search;
 mod steps;
 mod time;
 mod vitals;

@@ -2,6 +2,7 @@
 #![expect(clippy::disallowed_methods, reason = "these tests look at the files themselves, and damage them")]
 
 mod backups;
+mod bulk_restored;
 mod full;
 mod payloads;
 mod restores;

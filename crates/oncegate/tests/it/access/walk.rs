@@ -22,11 +22,23 @@ const WHO: [&str; 9] = [
 /// Method, path, what is asked of the subject (of the automation `other`, in the workspace `default`), and one letter
 /// per row of [`WHO`]. Those who are bound are bound to `shared`; `acme` has come to have an `other` of its own.
 #[rustfmt::skip]
-const TABLE: [(&str, &str, &str); 33] = [
+const TABLE: [(&str, &str, &str); 45] = [
     ("GET",  "/metrics",                          "-rrr ---- -"),
     ("POST", "/v1/claims",                        "r-rr ---- r"),
     ("GET",  "/v1/claims",                        "-rrr -rrr r"),
     ("GET",  "/v1/claims/{id}",                   "-rrr -??? ?"),
+    ("POST", "/v1/claims/batch",                  "r-rr r-rr r"),
+    ("GET",  "/v1/claims/export",                 "-rrr -rrr r"),
+    ("GET",  "/v1/claims/groups",                 "-rrr -rrr r"),
+    ("GET",  "/v1/claims/{id}/history",           "-rrr -??? ?"),
+    ("GET",  "/v1/bulk",                          "-rrr ---- r"),
+    ("GET",  "/v1/bulk/{id}",                     "-??? -??? ?"),
+    ("GET",  "/v1/bulk/{id}/claims",              "-??? -??? ?"),
+    ("POST", "/v1/bulk",                          "--rr --rr r"),
+    ("POST", "/v1/bulk/{id}/undo",                "--?? --?? ?"),
+    ("GET",  "/v1/automations",                   "-rrr -rrr r"),
+    ("POST", "/v1/claims/{id}/tag",               "--rr --?? ?"),
+    ("POST", "/v1/automations/{name}/rename",     "--rr ---- r"),
     ("GET",  "/v1/inbox",                         "-rrr -rrr r"),
     ("GET",  "/v1/rejected",                      "-rrr -rrr r"),
     ("GET",  "/v1/rejected/{id}",                 "-rrr -??? ?"),
@@ -125,7 +137,10 @@ async fn each_role_is_let_in_where_it_may_be_and_nowhere_else() {
                 "/v1/tokens" => json!({ "name": "x", "role": "viewer" }),
                 "/v1/workspaces" => json!({ "name": "birch" }),
                 "/v1/forget" | "/v1/person" => json!({ "match": { "email": "a@b.example" }, "reason": "r" }),
-                _ if path.ends_with("/mark-error") => json!({ "reason": "r", "tag": "t" }),
+                _ if path.ends_with("/rename") => json!({ "reason": "r", "to": "other" }),
+                _ if path.ends_with("/mark-error") || path.ends_with("/tag") => {
+                    json!({ "reason": "r", "tag": "t" })
+                }
                 _ if path.ends_with("/delete") => json!({ "reason": "r", "confirm": "default" }),
                 _ if path.ends_with("/revoke") || method == "POST" => json!({ "reason": "r" }),
                 _ => json!({}),

@@ -37,8 +37,7 @@ async fn ids_cursors_and_exports_of_one_workspace_open_nothing_in_another() {
     let page = gate.api.get("/v1/claims?limit=1").await.ok();
     let (cursor, id) =
         (page["next_cursor"].as_str().unwrap(), page["claims"][0]["claim_id"].as_str().unwrap());
-    let seen = acme.get(&format!("/v1/claims?cursor={cursor}")).await.ok();
-    assert!(!seen.to_string().contains("ours-"), "{seen}");
+    acme.get(&format!("/v1/claims?cursor={cursor}")).await.problem(422, "invalid_field");
     let refused = async |id: &str| {
         let mut problem = acme.get(&format!("/v1/claims/{id}")).await.problem(404, "not_found");
         problem["request_id"].take();

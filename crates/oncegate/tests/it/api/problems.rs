@@ -16,6 +16,17 @@ fn guarded() -> Vec<(Method, String)> {
     let claim = |verb: &str| (Method::POST, format!("/v1/claims/{ID}/{verb}"));
     vec![
         (Method::POST, "/v1/claims".into()),
+        (Method::POST, "/v1/claims/batch".into()),
+        (Method::GET, "/v1/automations".into()),
+        (Method::GET, "/v1/claims/groups".into()),
+        (Method::GET, "/v1/claims/export".into()),
+        (Method::GET, format!("/v1/claims/{ID}/history")),
+        (Method::POST, "/v1/bulk".into()),
+        (Method::GET, "/v1/bulk".into()),
+        (Method::GET, "/v1/bulk/1".into()),
+        (Method::GET, "/v1/bulk/1/claims".into()),
+        (Method::POST, "/v1/bulk/1/undo".into()),
+        (Method::POST, "/v1/automations/welcome/rename".into()),
         (Method::GET, "/v1/claims".into()),
         (Method::GET, format!("/v1/claims/{ID}")),
         claim("reset"),
@@ -23,6 +34,7 @@ fn guarded() -> Vec<(Method, String)> {
         claim("mark-error"),
         claim("mark-done"),
         claim("dismiss"),
+        claim("tag"),
         (Method::POST, "/v1/automations/welcome/pause".into()),
         (Method::POST, "/v1/automations/welcome/resume".into()),
         (Method::GET, "/v1/inbox".into()),
@@ -60,7 +72,7 @@ async fn what_is_not_there_is_404() {
     {
         let said = match method {
             Method::GET => gate.api.get(&path).await,
-            _ if path.ends_with("mark-error") => gate.api.post(&path, &reason).await,
+            _ if path.ends_with("mark-error") || path.ends_with("tag") => gate.api.post(&path, &reason).await,
             _ => gate.api.post(&path, &json!({ "reason": "why" })).await,
         };
         said.problem(404, "not_found");

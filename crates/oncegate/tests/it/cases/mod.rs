@@ -2,6 +2,8 @@
 
 mod claims;
 mod load;
+mod paths;
 mod people;
+mod resets;
 mod runner;
 mod time;

@@ -14,9 +14,12 @@ use std::time::Duration;
 
 use oncegate::app::{self, Limits, Options, Running, StartError};
 use oncegate::config::{self, Environment};
+use oncegate_core::access::Role;
+use oncegate_core::key::{AutomationName, Workspace, sha256};
 use oncegate_core::secret::Secret;
 use oncegate_core::time::{Tick, Timestamp};
 use oncegate_store::StoreError;
+use oncegate_store::access::NewToken;
 use oncegate_store::clock::Clock;
 use tokio::runtime::Runtime;
 
@@ -187,6 +190,23 @@ impl Gate {
 
     pub(crate) fn now(&self) -> Timestamp {
         self.clock.read().wall
+    }
+
+    /// A caller whose operator's token is bound to one automation.
+    pub(crate) async fn bound_to(&self, automation: &str) -> Client {
+        let token = format!("oga_bound_to_{automation}");
+        let made = NewToken {
+            workspace: Workspace::DEFAULT,
+            hash: sha256(token.as_bytes()),
+            name: oncegate_core::access::TokenName::try_from(format!("bound to {automation}").as_str())
+                .unwrap(),
+            role: Role::Operator,
+            automations: Some(vec![AutomationName::try_from(automation).unwrap()]),
+            expires_at: None,
+            actor: "start".into(),
+        };
+        assert!(self.running().gate.store().add_token(made).await.unwrap().is_some());
+        Client::new(self.api.base(), &token)
     }
 
     fn running(&self) -> &Running {
