@@ -84,5 +84,9 @@ pub const DRAIN_MAX: Duration = Duration::from_secs(20);
 pub const STEP_ANSWER_BYTES_MAX: usize = 256 * 1024;
 /// Steps in one automation.
 pub const STEPS_MAX: usize = 50;
-/// Depth to which JSON is read: serde_json's own limit, stated here because it is a promise.
-pub const JSON_DEPTH_MAX: usize = 128;
+/// Lists and objects in one another to which JSON is read: serde_json's own limit, stated here because it is a promise.
+pub const JSON_DEPTH_MAX: usize = 127;
+/// Fields of one form or query string: many times what any call takes, key fields included.
+pub const FORM_FIELDS_MAX: usize = 200;
+/// Longest name of a form or query field, in bytes: room for `key_fields[…]` around a name that a person wrote.
+pub const FIELD_NAME_BYTES_MAX: usize = 256;

@@ -4,11 +4,14 @@ use data_encoding::BASE64;
 use serde_json::{Map, Value, json};
 
 use super::request::Request;
+use crate::json::{self, JsonError, JsonFault, Twice};
 
 /// A body as JSON, and why its fields cannot be read if they cannot.
 pub(super) struct Body {
     pub(super) payload: Value,
     pub(super) unreadable: Option<String>,
+    /// The member that its object names twice with different values: nobody can say what such a body means.
+    pub(super) ambiguous: Option<String>,
 }
 
 impl Body {
@@ -18,10 +21,12 @@ impl Body {
     /// - `application/x-www-form-urlencoded`: an object of strings; a name sent more than once has an array
     ///   (a JSON object or list under that type is taken as JSON).
     /// - anything else that is JSON: that value (a byte order mark before it is skipped).
-    /// - other UTF-8: one JSON string. Other bytes: `{"base64": "…"}`.
+    /// - other UTF-8, and JSON that names a member twice with different values: one JSON string.
+    /// - other bytes: `{"base64": "…"}`.
     pub(super) fn read(req: &Request<'_>) -> Self {
         if req.body.is_empty() {
-            return Self { payload: Value::Null, unreadable: Some("the body is empty".to_owned()) };
+            let unreadable = Some("the body is empty".to_owned());
+            return Self { payload: Value::Null, unreadable, ambiguous: None };
         }
         if !is_form(req) {
             return Self::json(req.body);
@@ -30,21 +35,28 @@ impl Body {
         let json =
             matches!(req.body.trim_ascii_start().first(), Some(b'{' | b'[')).then(|| Self::json(req.body));
         match json {
-            Some(json) if json.unreadable.is_none() => json,
-            _ => Self { payload: form(req.body), unreadable: None },
+            Some(json) if json.unreadable.is_none() || json.ambiguous.is_some() => json,
+            _ => Self { payload: form(req.body), unreadable: None, ambiguous: None },
         }
     }
 
     /// Reads bytes that should be JSON.
     pub(super) fn json(bytes: &[u8]) -> Self {
-        match serde_json::from_slice(bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes)) {
-            Ok(payload) => Self { payload, unreadable: None },
-            Err(e) => {
+        match json::read(bytes, Twice::RefusedIfDifferent) {
+            Ok(payload) => Self { payload, unreadable: None, ambiguous: None },
+            Err(JsonError { path, fault }) => {
                 let payload = match std::str::from_utf8(bytes) {
                     Ok(text) => Value::String(text.to_owned()),
                     Err(_) => json!({ "base64": BASE64.encode(bytes) }),
                 };
-                Self { payload, unreadable: Some(format!("the body is not JSON ({e})")) }
+                let ambiguous = path.filter(|_| fault == JsonFault::Twice);
+                let why = match fault {
+                    JsonFault::Syntax(why) => format!("the body is not JSON ({why})"),
+                    JsonFault::NotUtf8 { .. } | JsonFault::Twice | JsonFault::TooDeep => {
+                        format!("the body is not JSON ({fault})")
+                    }
+                };
+                Self { payload, unreadable: Some(why), ambiguous }
             }
         }
     }

@@ -279,6 +279,15 @@ pub enum NoIdentity {
         /// What is wrong with the body, and where.
         why: String,
     },
+    /// The body's JSON names a member twice, with different values: whichever is taken, another reader takes the other.
+    #[error(
+        "the body names `{member}` twice with different values, so nobody can say what it means; \
+         have the sender name it once"
+    )]
+    Ambiguous {
+        /// The member, from the top.
+        member: String,
+    },
     /// Neither the source nor the provider says which fields make the key.
     #[error("no key fields are declared and `{provider}` has no default; set `key` on the source")]
     NoKeyFields {

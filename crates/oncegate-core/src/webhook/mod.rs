@@ -173,7 +173,8 @@ pub struct Event {
     /// What names it, or why nothing does.
     pub identity: Result<IdempotencyKey, NoIdentity>,
     /// The body as JSON. Empty: `null`. Form-encoded: an object of strings, arrays of them for repeated names.
-    /// Not JSON: one JSON string if it is UTF-8, else `{"base64": "…"}`.
+    /// Not JSON, or JSON that names a member twice with different values: one JSON string if it is UTF-8, else
+    /// `{"base64": "…"}`.
     pub payload: serde_json::Value,
     /// Of the payload without the provider's volatile fields.
     pub fingerprint: Fingerprint,
@@ -259,6 +260,10 @@ impl Provider {
         source: &str,
         key_fields: Option<&[FieldPath]>,
     ) -> Result<IdempotencyKey, NoIdentity> {
+        // Even where the key stands in a header: what runs would work on a value that may not be the meant one.
+        if let Some(member) = &body.ambiguous {
+            return Err(NoIdentity::Ambiguous { member: member.clone() });
+        }
         let no_fields = || NoIdentity::NoKeyFields { provider: self.name() };
         let mut parts = Vec::new();
         let default;

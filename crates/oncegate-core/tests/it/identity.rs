@@ -121,6 +121,29 @@ fn a_body_that_cannot_be_read_is_kept_as_it_came() {
 }
 
 #[test]
+fn a_member_that_stands_twice_with_two_values_names_nothing() {
+    let form = [("content-type", "application/x-www-form-urlencoded"), ("x-id", "7")];
+    let plain = [("x-id", "7")];
+    for headers in [&form[..], &plain] {
+        for (body, member) in [
+            (r#"{"id":1,"id":2}"#, "id"),
+            (r#"{"id":1,"data":{"email":"a","email":"b"}}"#, "data.email"),
+            (r#"{"id":1,"items":[{"n":1},{"n":1,"n":"1"}]}"#, "items.1.n"),
+        ] {
+            for field in ["id", "header:x-id"] {
+                let event = read(body.as_bytes(), headers, Some(&[field]));
+                assert_eq!(event.identity, Err(NoIdentity::Ambiguous { member: member.into() }), "{body}");
+                assert_eq!(event.payload, json!(body), "kept as it came");
+            }
+        }
+    }
+    // Said twice and meant once: there is nothing to choose.
+    let event = read(br#"{"id":1,"data":{"a":"b"},"id":1,"data":{"a":"b"}}"#, &[], Some(&["id"]));
+    assert_eq!(event.identity.unwrap().as_str(), "1");
+    assert_eq!(event.payload, json!({"id":1,"data":{"a":"b"}}));
+}
+
+#[test]
 fn form_bodies_are_objects_of_strings() {
     let form = [("content-type", "Application/X-WWW-Form-URLencoded ; charset=UTF-8")];
     let event = read(b"id=10&tag=a&tag=b&tag=c&empty=&plus=a+b%26", &form, Some(&["id", "tag.2"]));

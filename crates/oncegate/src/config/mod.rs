@@ -19,6 +19,8 @@ use oncegate_core::secret::Secret;
 use oncegate_core::webhook::{FieldPath, Provider, ProviderError};
 use oncegate_runner::book::Automation;
 
+pub(crate) use sentence::nearest;
+
 pub use secrets::{Environment, ProcessEnvironment};
 
 /// Everything that is declared.

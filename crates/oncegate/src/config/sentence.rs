@@ -53,7 +53,7 @@ fn in_other_words(text: &str) -> Option<String> {
 }
 
 /// The known word that was most likely meant, if one is close.
-pub(super) fn nearest<'a>(written: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+pub(crate) fn nearest<'a>(written: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     known
         .map(|word| (distance(written, word), word))
         .min()

@@ -9,7 +9,7 @@ use http::{HeaderValue, StatusCode, header};
 use oncegate_core::claim::Holder;
 use oncegate_core::decide::{self, Decision, Start, StopReason};
 use oncegate_core::fingerprint::Fingerprint;
-use oncegate_core::key::{AutomationName, IdempotencyKey, RecordName, RunId};
+use oncegate_core::key::{AutomationName, IdempotencyKey, NameError, RecordName, RunId};
 use oncegate_core::limits;
 use oncegate_core::policy::{Ttl, parse_duration};
 use oncegate_store::api::{ClaimCall, Payload, Target};
@@ -105,7 +105,10 @@ fn key(fields: &mut Fields) -> Result<IdempotencyKey, Problem> {
         (Some(_), Some(_)) => {
             Err(Problem::field("key_fields", "is given beside idempotency_key; send one of them"))
         }
-        (Some(key), None) => name(&key, "idempotency_key"),
+        (Some(key), None) => {
+            undamaged(&key, "idempotency_key")?;
+            name(&key, "idempotency_key")
+        }
         (None, Some(Value::Object(parts))) => from_parts(&parts),
         (None, Some(other)) => Err(Problem::field(
             "key_fields",
@@ -140,7 +143,7 @@ fn from_parts(parts: &Map<String, Value>) -> Result<IdempotencyKey, Problem> {
             Value::String(s) if !s.trim().is_empty() => s.clone(),
             Value::Number(n) if n.is_i64() || n.is_u64() => n.to_string(),
             Value::String(_) | Value::Null => {
-                return Err(Problem::field(&field, "is missing or blank, so this event has no identity"));
+                return Err(no_identity(&field));
             }
             other => {
                 return Err(Problem::field(
@@ -149,11 +152,36 @@ fn from_parts(parts: &Map<String, Value>) -> Result<IdempotencyKey, Problem> {
                 ));
             }
         };
+        undamaged(&text, &field)?;
+        match IdempotencyKey::try_from(text.as_str()) {
+            Ok(_) => {}
+            // Characters that print nothing are as good as none.
+            Err(NameError::Blank { .. }) => return Err(no_identity(&field)),
+            Err(why) => {
+                let why = why.to_string();
+                return Err(Problem::field(&field, why.strip_prefix("idempotency_key ").unwrap_or(&why)));
+            }
+        }
         joined.push((part, format!("{part}={text}")));
     }
     joined.sort();
     let texts: Vec<String> = joined.into_iter().map(|(_, text)| text).collect();
     IdempotencyKey::join(&texts).map_err(|e| Problem::field("key_fields", e))
+}
+
+fn no_identity(field: &str) -> Problem {
+    Problem::field(field, "is missing or blank, so this event has no identity")
+}
+
+/// Two ids whose bytes were lost on the way look alike.
+fn undamaged(text: &str, field: &str) -> Result<(), Problem> {
+    match text.contains('\u{fffd}') {
+        true => Err(Problem::field(
+            field,
+            "holds a replacement character (U+FFFD): its text was damaged on the way; send it as UTF-8",
+        )),
+        false => Ok(()),
+    }
 }
 
 fn run_url(text: Option<String>) -> Result<Option<String>, Problem> {

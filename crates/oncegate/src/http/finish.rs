@@ -56,7 +56,7 @@ pub(crate) async fn error(
     }
     let note = match fields.value("note") {
         Some(Value::String(note)) if !note.trim().is_empty() => cut(&without_controls(&note)),
-        Some(other) if !other.is_string() => cut(&other.to_string()),
+        Some(other) if !other.is_string() => cut(&without_controls(&other.to_string())),
         _ => "the caller reported an error without a note".to_owned(),
     };
     // A caller that says nothing about retrying gets none: only it knows whether a repeat is safe.
@@ -166,7 +166,9 @@ fn seconds(text: &str) -> Option<Duration> {
     text.trim().parse().ok().map(Duration::from_secs).or_else(|| parse_duration(text).ok())
 }
 
-/// Notes come from anywhere and go into terminals and lists.
+/// Notes come from anywhere and go into terminals and lists: no character in one may move the cursor, begin a line or
+/// turn the direction of what follows.
 fn without_controls(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+    let turns = |c: char| matches!(c, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    text.chars().map(|c| if c.is_control() || turns(c) { ' ' } else { c }).collect()
 }

@@ -9,11 +9,14 @@ use axum::extract::Request;
 use http::request::Parts;
 use http::{HeaderMap, Uri, header};
 use http_body_util::BodyExt;
+use oncegate_core::json::{self, JsonError, JsonFault, Twice};
 use oncegate_core::limits;
 use serde_json::{Map, Value};
 
 use super::budget::Share;
+use super::form;
 use super::problem::Problem;
+use crate::config::nearest;
 
 /// Why a body was not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,11 +86,20 @@ pub(crate) struct Fields {
 
 /// How strictly a body is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reading {
+pub(super) enum Reading {
     /// What is not understood is refused.
     Strict,
     /// The token in the URL is what counts: a finish call is not refused for its body.
     Lenient,
+}
+
+impl Reading {
+    fn twice(self) -> Twice {
+        match self {
+            Self::Strict => Twice::Refused,
+            Self::Lenient => Twice::First,
+        }
+    }
 }
 
 impl Fields {
@@ -115,7 +127,7 @@ impl Fields {
     /// The query string alone.
     ///
     /// # Errors
-    /// A field is given twice.
+    /// A field is given twice, or cannot be read.
     pub(crate) fn query(uri: &Uri) -> Result<Self, Problem> {
         Self::query_as(uri, Reading::Strict)
     }
@@ -126,27 +138,30 @@ impl Fields {
     }
 
     fn query_as(uri: &Uri, reading: Reading) -> Result<Self, Problem> {
-        Ok(Self { fields: form(uri.query().unwrap_or_default().as_bytes(), reading)? })
+        Ok(Self { fields: form::read(uri.query().unwrap_or_default().as_bytes(), reading)? })
     }
 
-    fn body(headers: &HeaderMap, body: &[u8], reading: Reading) -> Result<Map<String, Value>, Problem> {
-        if body.iter().all(u8::is_ascii_whitespace) {
-            return Ok(Map::new());
-        }
+    pub(super) fn body(
+        headers: &HeaderMap,
+        body: &[u8],
+        reading: Reading,
+    ) -> Result<Map<String, Value>, Problem> {
+        let body = json::without_mark(body);
+        let Some(first) = body.iter().find(|b| !b.is_ascii_whitespace()) else { return Ok(Map::new()) };
         let content_type =
             headers.get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
         let kind = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-        // `curl -d '{…}'` announces a form and sends JSON; no form starts with a brace.
-        let looks_like_json = body.iter().find(|b| !b.is_ascii_whitespace()) == Some(&b'{');
         match kind.as_str() {
-            _ if looks_like_json || kind.ends_with("json") => match serde_json::from_slice(body) {
+            // `curl -d '{…}'` announces a form and sends JSON; no form starts with a brace.
+            _ if *first == b'{' || kind.ends_with("json") => match json::read(body, reading.twice()) {
                 Ok(Value::Object(fields)) => Ok(fields),
                 Ok(_) => Err(Problem::unreadable_body("the body must be a JSON object")),
-                Err(e) => Err(Problem::unreadable_body(format!("the body is not JSON: {e}"))),
+                Err(e) => Err(not_json(e)),
             },
-            "application/x-www-form-urlencoded" | "" => form(body, reading),
+            "application/x-www-form-urlencoded" | "" => form::read(body, reading),
             other => Err(Problem::unsupported_content_type(format!(
-                "`{other}` is not understood; send application/json or application/x-www-form-urlencoded"
+                "`{}` is not understood; send application/json or application/x-www-form-urlencoded",
+                json::told(other)
             ))),
         }
     }
@@ -210,62 +225,24 @@ impl Fields {
     pub(crate) fn finish(self, takes: &str) -> Result<(), Problem> {
         match self.fields.keys().next() {
             None => Ok(()),
-            Some(name) => Err(Problem::field(name, format!("is not known here; this call takes {takes}"))),
-        }
-    }
-}
-
-/// Nobody can tell which of two values is meant; where that must not matter, the first counts.
-fn form(bytes: &[u8], reading: Reading) -> Result<Map<String, Value>, Problem> {
-    let mut fields = Map::new();
-    for (name, value) in form_urlencoded::parse(bytes) {
-        let (group, member) = match grouped(&name) {
-            Some((group, member)) => (group, Some(member)),
-            None => (name.as_ref(), None),
-        };
-        let value = form_value(group, member, value.into_owned());
-        let into = match member {
-            None => &mut fields,
-            Some(_) => match fields.entry(group).or_insert_with(|| Map::new().into()) {
-                Value::Object(members) => members,
-                _ => {
-                    return Err(Problem::field(
-                        group,
-                        "is given as a whole and by its members; send one of them",
-                    ));
-                }
-            },
-        };
-        match into.get(member.unwrap_or(group)) {
-            Some(other) if *other != value && reading == Reading::Strict => {
-                return Err(Problem::field(&name, "is given twice and differs"));
-            }
-            Some(_) => {}
-            None => {
-                into.insert(member.unwrap_or(group).to_owned(), value);
+            Some(name) => {
+                let known = takes.split(|c: char| !c.is_ascii_lowercase() && c != '_');
+                let known = known.filter(|word| word.len() > 1 && *word != "or");
+                let folded = name.to_lowercase().replace('-', "_");
+                let meant = nearest(&folded, known).map_or(String::new(), |word| format!("did you mean `{word}`? "));
+                Err(Problem::field(name, format!("is not known here; {meant}this call takes {takes}")))
             }
         }
     }
-    Ok(fields)
 }
 
-/// `key_fields.form_id` and `key_fields[form_id]` name a member: the two spellings that no-code tools send.
-fn grouped(name: &str) -> Option<(&str, &str)> {
-    let rest = name.strip_prefix("key_fields")?;
-    let member = match rest.strip_prefix('[') {
-        Some(rest) => rest.strip_suffix(']')?,
-        None => rest.strip_prefix('.')?,
-    };
-    (!member.is_empty()).then_some(("key_fields", member))
-}
-
-/// A form has no other way to send JSON than as text; where JSON is meant, it is read as if it had come as JSON, so
-/// that one payload has one fingerprint whichever way it comes.
-fn form_value(group: &str, member: Option<&str>, text: String) -> Value {
-    let takes_json = member.is_none() && matches!(group, "payload" | "result" | "key_fields");
-    match serde_json::from_str(&text) {
-        Ok(json @ (Value::Object(_) | Value::Array(_))) if takes_json => json,
-        _ => Value::String(text),
+/// A member that can be named is a field that is wrong; a body that breaks elsewhere is none at all.
+pub(super) fn not_json(error: JsonError) -> Problem {
+    match error {
+        JsonError { path: Some(path), fault: fault @ (JsonFault::Twice | JsonFault::NotUtf8 { .. }) } => {
+            Problem::field(&path, fault)
+        }
+        error => Problem::unreadable_body(error),
     }
 }
 

@@ -6,6 +6,7 @@ use axum::extract::{Path, Request, State};
 use axum::response::{IntoResponse, Response};
 use http::HeaderMap;
 use oncegate_core::decide::StopReason;
+use oncegate_core::json::told;
 use oncegate_core::key::RecordName;
 use oncegate_core::limits;
 use oncegate_core::time::Timestamp;
@@ -29,7 +30,8 @@ pub(crate) async fn deliver(
 ) -> Result<Response, Problem> {
     let Some(source) = state.sources.get(&name) else {
         return Err(Problem::unknown_source(format!(
-            "no source is called `{name}`; declare it in oncegate.yaml under `sources`"
+            "no source is called `{}`; declare it in oncegate.yaml under `sources`",
+            told(&name)
         )));
     };
     let (parts, body) = request.into_parts();

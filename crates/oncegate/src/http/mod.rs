@@ -7,6 +7,7 @@ mod budget;
 mod claims;
 mod connection;
 mod finish;
+mod form;
 mod input;
 mod intake;
 mod lists;

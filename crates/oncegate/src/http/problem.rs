@@ -2,6 +2,7 @@
 
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
+use oncegate_core::json::told;
 use oncegate_store::StoreError;
 use serde_json::{Map, Value, json};
 
@@ -64,6 +65,8 @@ codes! {
 impl Problem {
     /// A field of the request that is missing or wrong.
     pub(crate) fn field(name: &str, rule: impl std::fmt::Display) -> Self {
+        // It may be as long, and hold what, the caller pleased.
+        let name = told(name);
         Self::invalid_field(format!("{name}: {rule}")).with("field", name)
     }
 
