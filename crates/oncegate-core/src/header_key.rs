@@ -41,7 +41,9 @@ pub enum HeaderKeyError {
         code: u32,
     },
     /// Quotes that do not end, or something after them.
-    #[error("Idempotency-Key begins a quote and does not end with it; write e.g. \"abc\", with \\\" for a quote inside")]
+    #[error(
+        "Idempotency-Key begins a quote and does not end with it; write e.g. \"abc\", with \\\" for a quote inside"
+    )]
     Unclosed,
     /// A backslash before something other than a quote or a backslash.
     #[error("Idempotency-Key has a stray \\ in its quotes; write \\\\ for a backslash and \\\" for a quote")]
@@ -86,7 +88,9 @@ fn one(value: &[u8]) -> Result<IdempotencyKey, HeaderKeyError> {
     };
     IdempotencyKey::try_from(text.as_str()).map_err(|e| match e {
         NameError::TooLong { bytes, .. } => HeaderKeyError::TooLong { bytes, max: limits::KEY_BYTES_MAX },
-        NameError::Control { code, .. } | NameError::Invisible { code, .. } => HeaderKeyError::Control { code },
+        NameError::Control { code, .. } | NameError::Invisible { code, .. } => {
+            HeaderKeyError::Control { code }
+        }
         NameError::Blank { .. } => HeaderKeyError::Empty,
     })
 }
@@ -164,7 +168,10 @@ mod tests {
         assert_eq!(said(&[long.as_bytes()]), Ok(Some(long.clone())));
         assert_eq!(said(&[format!("\"{long}\"").as_bytes()]), Ok(Some(long.clone())), "quotes do not count");
         let refused = said(&[format!("{long}k").as_bytes()]).unwrap_err();
-        assert!(refused.to_string().contains("513 bytes") && refused.to_string().contains("512"), "{refused}");
+        assert!(
+            refused.to_string().contains("513 bytes") && refused.to_string().contains("512"),
+            "{refused}"
+        );
     }
 
     proptest! {

@@ -241,8 +241,7 @@ impl<'de> Visitor<'de> for Place<'_> {
         let mut members = Map::new();
         while let Some(name) = map.next_key::<String>().inspect_err(|_| self.stopped(self.above))? {
             let above = Above::Member(&self.above, &name);
-            let value =
-                map.next_value_seed(Place { above, ..self }).inspect_err(|_| self.stopped(above))?;
+            let value = map.next_value_seed(Place { above, ..self }).inspect_err(|_| self.stopped(above))?;
             let refused = match (members.get(&name), self.twice) {
                 (None, _) => {
                     members.insert(name, value);
@@ -362,7 +361,8 @@ mod tests {
         leaf.prop_recursive(5, 40, 6, |inner| {
             prop_oneof![
                 prop::collection::vec(inner.clone(), 0..6).prop_map(Value::from),
-                prop::collection::vec((".{0,3}", inner), 0..6).prop_map(|all| Value::Object(all.into_iter().collect())),
+                prop::collection::vec((".{0,3}", inner), 0..6)
+                    .prop_map(|all| Value::Object(all.into_iter().collect())),
             ]
         })
     }

@@ -14,6 +14,7 @@ pub mod inbox;
 pub mod json;
 pub mod key;
 pub mod limits;
+pub mod notice;
 pub mod policy;
 pub mod reset;
 pub mod secret;

@@ -90,3 +90,15 @@ pub const JSON_DEPTH_MAX: usize = 127;
 pub const FORM_FIELDS_MAX: usize = 200;
 /// Longest name of a form or query field, in bytes: room for `key_fields[…]` around a name that a person wrote.
 pub const FIELD_NAME_BYTES_MAX: usize = 256;
+/// Notices of one kind in one workspace; beyond them the oldest becomes part of one that counts them together. A person
+/// reads a page, not a thousand.
+pub const NOTICES_OF_A_KIND_MAX: u32 = 200;
+/// For how long something noticed must not have happened to be told anew after a person dismissed it.
+pub const NOTICE_IS_OVER_AFTER: Duration = Duration::from_secs(7 * 24 * 3600);
+/// Names that a new one is compared to; comparing takes time for each.
+pub const NAMES_COMPARED_MAX: usize = 2_000;
+/// How long ago a claim must have ended for its `run_id`, seen again, to name no run (DESIGN §3, `same_run`).
+pub const RUN_ID_LIVES_FOR: Duration = Duration::from_secs(3600);
+/// Oldest claims with a `run_id` that are looked at for that: one item of one run claims a few keys at most, and a
+/// constant one must not make each claim slower than the one before.
+pub const RUN_ID_CLAIMS_READ_MAX: u32 = 32;

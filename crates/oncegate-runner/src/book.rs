@@ -50,4 +50,9 @@ impl PolicyBook for Book {
     fn policy(&self, workspace: Workspace, automation: &AutomationName) -> Arc<Policy> {
         self.automation(workspace, automation).policy
     }
+
+    fn declared(&self, workspace: Workspace) -> Vec<AutomationName> {
+        let book = self.automations.read().unwrap_or_else(std::sync::PoisonError::into_inner);
+        book.keys().filter(|(of, _)| *of == workspace).map(|(_, name)| name.clone()).collect()
+    }
 }

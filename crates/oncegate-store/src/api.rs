@@ -21,11 +21,17 @@ use serde::Serialize;
 use crate::StoreError;
 use crate::access::Access;
 pub use crate::deliveries::*;
+use crate::notices::Notices;
 
 /// Finds the policy of an automation. The store passes it to the core and never looks inside.
 pub trait PolicyBook: Send + Sync {
     /// The declared policy, or the default one.
     fn policy(&self, workspace: Workspace, automation: &AutomationName) -> Arc<Policy>;
+
+    /// The names that are declared: a first claim of one of them makes no notice.
+    fn declared(&self, _workspace: Workspace) -> Vec<AutomationName> {
+        Vec::new()
+    }
 }
 
 /// Every automation has the default policy.
@@ -93,6 +99,8 @@ pub struct Claimed {
     pub id: ClaimRef,
     /// Proof of holding the attempt; only with a run.
     pub token: Option<Token>,
+    /// What is wrong with how the caller asks, beside what the decision itself says.
+    pub note: Option<String>,
     /// When it was decided.
     pub now: Now,
 }
@@ -352,7 +360,7 @@ pub struct Due {
 
 /// The contract.
 #[async_trait]
-pub trait Store: Access + Send + Sync {
+pub trait Store: Access + Notices + Send + Sync {
     /// The secret from which ids, tokens and outgoing keys derive.
     fn secret(&self) -> &StoreSecret;
     /// This start of the gate.

@@ -10,6 +10,7 @@ pub mod clock;
 pub mod deliveries;
 mod error;
 pub mod failpoint;
+pub mod notices;
 pub mod sqlite;
 pub mod transition;
 

@@ -26,3 +26,20 @@ ALTER TABLE claims ADD COLUMN tag TEXT;
 -- The claim whose holder this one works for, and whose record it shares.
 ALTER TABLE claims ADD COLUMN parent BLOB CHECK (parent IS NULL OR length(parent) = 16);
 CREATE INDEX claims_by_parent ON claims (workspace_id, parent) WHERE parent IS NOT NULL;
+
+-- What a person should know though nothing waits for them: one row for each kind and subject, counted.
+CREATE TABLE notices (
+    id           INTEGER PRIMARY KEY AUTOINCREMENT,
+    workspace_id INTEGER NOT NULL REFERENCES workspaces (id),
+    kind         TEXT NOT NULL CHECK (kind IN ('new_automation', 'constant_run_id', 'callers_never_call_done',
+        'clock_set_back')),
+    subject      TEXT NOT NULL,
+    detail       TEXT NOT NULL,
+    first_at     INTEGER NOT NULL,
+    last_at      INTEGER NOT NULL,
+    count        INTEGER NOT NULL DEFAULT 1 CHECK (count >= 1),
+    dismissed_at INTEGER,
+    dismissed_by TEXT,
+    UNIQUE (workspace_id, kind, subject),
+    CHECK ((dismissed_at IS NULL) = (dismissed_by IS NULL))
+) STRICT;

@@ -6,6 +6,7 @@ mod acts;
 mod dir;
 mod intake;
 mod migrations;
+mod notices;
 #[cfg(test)]
 mod plans;
 mod queries;

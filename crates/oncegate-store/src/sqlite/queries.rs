@@ -141,6 +141,14 @@ pub(super) fn automation(
         .optional()?)
 }
 
+/// The names of a workspace's automations, the oldest first: as many as a new name is compared to.
+pub(super) fn automation_names(db: &Connection, workspace: Workspace) -> Result<Vec<String>, StoreError> {
+    let mut statement =
+        db.prepare_cached("SELECT name FROM automations WHERE workspace_id = ?1 ORDER BY id LIMIT ?2")?;
+    let names = statement.query_map(params![workspace.0, limits::NAMES_COMPARED_MAX as i64], |r| r.get(0))?;
+    Ok(names.collect::<Result<_, _>>()?)
+}
+
 pub(super) fn history(db: &Connection, id: ClaimRef) -> Result<Vec<HistoryRow>, StoreError> {
     let mut statement = db.prepare_cached(
         "SELECT h.at, h.kind, h.reason, h.attempt, h.actor, h.note FROM history h \

@@ -9,6 +9,8 @@ use oncegate_core::decide::Start;
 use oncegate_core::finish::{Answer, Call};
 use oncegate_core::inbox::InboxList;
 use oncegate_core::key::{AutomationName, ClaimRef, IdempotencyKey, StoreSecret, Workspace};
+use oncegate_core::limits;
+use oncegate_core::notice::{self, NoticeKind};
 use oncegate_core::time::{Now, Timestamp};
 use rusqlite::Connection;
 
@@ -55,7 +57,7 @@ pub struct Settings {
 pub struct SqliteStore {
     shared: Arc<Shared>,
     writer: Arc<Writer>,
-    readers: Readers,
+    pub(super) readers: Readers,
     _dir: DataDir,
 }
 
@@ -130,7 +132,7 @@ impl SqliteStore {
             .await
     }
 
-    async fn transact<T, F>(&self, manner: Manner, work: F) -> Result<T, StoreError>
+    pub(super) async fn transact<T, F>(&self, manner: Manner, work: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
         F: Fn(&Context<'_>) -> Result<T, StoreError> + Send + 'static,
@@ -337,12 +339,15 @@ impl Store for SqliteStore {
         let reading = self.shared.clock.read();
         let ticked = self.shared.lease.tick(reading);
         let written = self
-            .writer
-            .write(Manner::TELLING, move |db| {
+            .transact(Manner::TELLING, move |cx| {
                 if !ticked.set_back.is_zero() {
-                    upkeep::shift_due(db, ticked.set_back, reading.wall)?;
+                    upkeep::shift_due(cx.db, ticked.set_back, reading.wall)?;
                 }
-                schema_meta::set_clocks(db, ticked.lease, reading.wall)
+                if ticked.set_back > limits::CLOCK_SLACK {
+                    let words = notice::clock_set_back(ticked.set_back);
+                    cx.notice(Workspace::DEFAULT, NoticeKind::ClockSetBack, "clock", &words)?;
+                }
+                schema_meta::set_clocks(cx.db, ticked.lease, reading.wall)
             })
             .await;
         if written.is_ok() && !ticked.set_back.is_zero() {

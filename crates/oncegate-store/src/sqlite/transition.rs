@@ -10,6 +10,7 @@ use oncegate_core::finish::Answer;
 use oncegate_core::inbox;
 use oncegate_core::key::{AutomationName, ClaimRef, IdempotencyKey, RunId, StoreSecret, Workspace};
 use oncegate_core::limits;
+use oncegate_core::notice as core_notice;
 use oncegate_core::time::Now;
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -17,6 +18,7 @@ use super::row::{self, Extra, Stored};
 use crate::StoreError;
 use crate::api::{ClaimCall, ClaimView, Claimed, FinishCall, Payload, PolicyBook, Target};
 use crate::transition::claim::{self, Keep, Loaded, Pruned};
+use crate::transition::notice::{self, Made};
 use crate::transition::{Line, Rules, finish};
 
 /// What every transition needs besides the connection.
@@ -40,9 +42,10 @@ struct Place {
 impl Context<'_> {
     /// Decides a claim. `None`: a claim named by id does not exist.
     pub(super) fn claim(&self, call: &ClaimCall) -> Result<Option<Claimed>, StoreError> {
+        let mut made = None;
         let (id, place, stored) = match &call.target {
             Target::Key { workspace, automation, key } => {
-                let automation_id = self.automation(*workspace, automation)?;
+                let automation_id = self.automation_of_claim(*workspace, automation, &mut made)?;
                 let id = self.secret.claim_id(*workspace, automation_id, key);
                 let id = ClaimRef { workspace: *workspace, id };
                 let stored = row::load(self.db, id)?;
@@ -97,6 +100,11 @@ impl Context<'_> {
             }
         }
         self.write_around(id, &place, &writes)?;
+        let notices = notice::of_claim(&place.automation, made.as_ref(), &loaded, &writes);
+        // One call is noticed once, however often it looks while it waits.
+        for n in notices.iter().filter(|_| !call.again) {
+            self.notice(place.workspace, n.kind, &n.subject, &n.detail)?;
+        }
         let changed = writes.claim.is_some();
         let decision = writes.decision;
         let view = match row {
@@ -107,7 +115,8 @@ impl Context<'_> {
             (Decision::Run(_), Some(view)) => Some(self.secret.token(id, view.claim.fence())),
             _ => None,
         };
-        Ok(Some(Claimed { decision, view, changed, id, token, now: self.now }))
+        let note = notice::told(&notices);
+        Ok(Some(Claimed { decision, view, changed, id, token, note, now: self.now }))
     }
 
     /// What was found, and the row that holds the record.
@@ -198,10 +207,20 @@ impl Context<'_> {
         Ok(self
             .db
             .prepare_cached(
-                "SELECT EXISTS (SELECT 1 FROM claims WHERE run_id = ?1 AND claim_id <> ?2 \
-                 AND coalesce(done_at, error_at) < ?3 AND workspace_id = ?4)",
+                "SELECT EXISTS (SELECT 1 FROM (SELECT workspace_id, claim_id, coalesce(done_at, error_at) AS ended \
+                 FROM claims WHERE run_id = ?1 ORDER BY id LIMIT ?5) \
+                 WHERE claim_id <> ?2 AND ended < ?3 AND workspace_id = ?4)",
             )?
-            .query_row(params![run_id.as_str(), &except.id.0[..], before, workspace.0], |r| r.get(0))?)
+            .query_row(
+                params![
+                    run_id.as_str(),
+                    &except.id.0[..],
+                    before,
+                    workspace.0,
+                    limits::RUN_ID_CLAIMS_READ_MAX
+                ],
+                |r| r.get(0),
+            )?)
     }
 
     /// What is remembered beside the claim: of its record, its automation, its key.
@@ -291,6 +310,27 @@ impl Context<'_> {
             params![workspace.0, name.as_str(), self.now.wall.as_millis()],
         )?;
         Ok(self.db.last_insert_rowid())
+    }
+
+    /// The number of a claim's automation. A name that is new and that nobody declared is told with the one that may
+    /// have been meant.
+    fn automation_of_claim(
+        &self,
+        workspace: Workspace,
+        name: &AutomationName,
+        made: &mut Option<Made>,
+    ) -> Result<i64, StoreError> {
+        if let Some(id) = super::queries::automation(self.db, workspace, name)? {
+            return Ok(id);
+        }
+        let declared = self.policies.declared(workspace);
+        if !declared.contains(name) {
+            let mut known: Vec<String> = declared.iter().map(ToString::to_string).collect();
+            known.extend(super::queries::automation_names(self.db, workspace)?);
+            let nearest = core_notice::nearest(name.as_str(), known.iter().map(String::as_str));
+            *made = Some(Made { nearest: nearest.map(str::to_owned) });
+        }
+        self.automation(workspace, name)
     }
 
     pub(super) fn view(&self, id: ClaimRef) -> Result<Option<ClaimView>, StoreError> {

@@ -1,7 +1,6 @@
 //! A claim: what has to be looked up for it, and what its decision writes.
 
 use std::borrow::Cow;
-use std::time::Duration;
 
 use oncegate_core::claim::{Boot, Claim, Holder, State};
 use oncegate_core::decide::{
@@ -32,17 +31,14 @@ pub fn wanted<'a>(request: &'a Request, claim: Option<&'a Claim>) -> Wanted<'a> 
     Wanted {
         pruned: claim.is_none_or(|c| matches!(c.state, State::None { .. })),
         record: request.record.as_ref().or(claim.and_then(|c| c.record.as_ref())),
-        // Only asked where it can matter: a live claim repeated under its own run id.
-        run_id: match claim.map(|c| &c.state) {
-            Some(State::Processing(_)) => decide::run_id_of(request),
-            _ => None,
-        },
+        // Asked before it matters: that it is wrong must be told before the first answer gets lost.
+        run_id: decide::run_id_of(request),
     }
 }
 
 /// A run id that was seen on a claim which ended before then names no run (DESIGN §3, `same_run`).
 pub fn run_id_horizon(now: Now) -> Timestamp {
-    now.wall.before(Duration::from_secs(3600))
+    now.wall.before(limits::RUN_ID_LIVES_FOR)
 }
 
 /// What was found.

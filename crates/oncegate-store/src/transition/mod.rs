@@ -3,8 +3,10 @@
 //! that is left to a backend, so that no two of them, and no simulation, can differ in what happens.
 
 pub mod act;
+pub mod batch;
 pub mod claim;
 pub mod finish;
+pub mod notice;
 pub mod step;
 
 use std::borrow::Cow;

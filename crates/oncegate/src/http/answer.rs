@@ -30,6 +30,10 @@ pub(crate) fn decision(claimed: &Claimed, key: &str, base_url: &str) -> Value {
         Decision::Queued(reason) => ("queued", reason.as_str(), None, None),
         Decision::Stop { reason, retry_after, note } => ("stop", reason.as_str(), *retry_after, note.clone()),
     };
+    let note = match (note, &claimed.note) {
+        (Some(why), Some(also)) => Some(format!("{why}; {also}")),
+        (why, also) => why.or_else(|| also.clone()),
+    };
     let result = match &claimed.decision {
         Decision::Stop { reason: StopReason::Duplicate, .. } => view.and_then(|v| v.result.as_deref()),
         _ => None,

@@ -186,8 +186,15 @@ fn undamaged(text: &str, field: &str) -> Result<(), Problem> {
 
 fn run_url(text: Option<String>) -> Result<Option<String>, Problem> {
     let Some(url) = text else { return Ok(None) };
-    let web = url.starts_with("https://") || url.starts_with("http://");
-    if !web
+    let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"));
+    let authority = rest.and_then(|rest| rest.split(['/', '\\', '?', '#']).next()).unwrap_or_default();
+    if authority.contains('@') {
+        return Err(Problem::field(
+            "run_url",
+            "must not carry a user name or password: people see it in lists",
+        ));
+    }
+    if authority.is_empty()
         || url.len() > limits::RUN_URL_BYTES_MAX
         || url.chars().any(|c| c.is_control() || c.is_whitespace())
     {

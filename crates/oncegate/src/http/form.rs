@@ -47,7 +47,11 @@ fn take(
     if name.len() > limits::FIELD_NAME_BYTES_MAX {
         return Err(Problem::field(
             &name,
-            format!("is a name of {} bytes; at most {} are allowed", name.len(), limits::FIELD_NAME_BYTES_MAX),
+            format!(
+                "is a name of {} bytes; at most {} are allowed",
+                name.len(),
+                limits::FIELD_NAME_BYTES_MAX
+            ),
         ));
     }
     let (group, member) = match grouped(&name) {
@@ -152,7 +156,10 @@ mod tests {
             ("a=x+y%2Bz%20%C3%A9%F0%9F%98%80", json!({"a":"x y+z é😀"})),
             ("a&b=&=c&%3D=d=e", json!({"a":"","b":"","":"c","=":"d=e"})),
             ("a=1&a=1&b=2", json!({"a":"1","b":"2"})),
-            ("key_fields.a=1&key_fields[b]=2&key_fields[]=3", json!({"key_fields":{"a":"1","b":"2"},"key_fields[]":"3"})),
+            (
+                "key_fields.a=1&key_fields[b]=2&key_fields[]=3",
+                json!({"key_fields":{"a":"1","b":"2"},"key_fields[]":"3"}),
+            ),
             ("payload={\"a\":[1]}&payloads={}", json!({"payload":{"a":[1]},"payloads":"{}"})),
             ("payload={no&result=[1]", json!({"payload":"{no","result":[1]})),
         ] {
@@ -183,7 +190,10 @@ mod tests {
         ] {
             let told = strict(&format!("ok=1&{text}")).unwrap_err();
             assert!(told.contains(&format!("\"field\": String({field:?})")) && told.contains(rule), "{told}");
-            assert!(read(format!("ok=1&{text}").as_bytes(), Reading::Lenient).unwrap()["ok"] == "1", "{text}");
+            assert!(
+                read(format!("ok=1&{text}").as_bytes(), Reading::Lenient).unwrap()["ok"] == "1",
+                "{text}"
+            );
         }
         let deep = format!("payload={}", "[".repeat(10_000));
         assert!(strict(&deep).unwrap_err().contains("nested deeper than 127 levels"));

@@ -229,7 +229,8 @@ impl Fields {
                 let known = takes.split(|c: char| !c.is_ascii_lowercase() && c != '_');
                 let known = known.filter(|word| word.len() > 1 && *word != "or");
                 let folded = name.to_lowercase().replace('-', "_");
-                let meant = nearest(&folded, known).map_or(String::new(), |word| format!("did you mean `{word}`? "));
+                let meant =
+                    nearest(&folded, known).map_or(String::new(), |word| format!("did you mean `{word}`? "));
                 Err(Problem::field(name, format!("is not known here; {meant}this call takes {takes}")))
             }
         }

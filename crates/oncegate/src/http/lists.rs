@@ -22,7 +22,7 @@ type Answered = Result<Json, Problem>;
 
 const ROWS_DEFAULT: u32 = 100;
 
-fn paging(fields: &mut Fields) -> Result<(Option<i64>, u32), Problem> {
+pub(crate) fn paging(fields: &mut Fields) -> Result<(Option<i64>, u32), Problem> {
     let before = match fields.text("cursor")? {
         None => None,
         Some(text) => {
@@ -40,7 +40,7 @@ fn paging(fields: &mut Fields) -> Result<(Option<i64>, u32), Problem> {
     Ok((before, limit))
 }
 
-fn page<T>(name: &str, page: Page<T>, show: impl Fn(&T) -> Value) -> Json {
+pub(crate) fn page<T>(name: &str, page: Page<T>, show: impl Fn(&T) -> Value) -> Json {
     let rows: Vec<Value> = page.rows.iter().map(show).collect();
     let mut answer = Map::new();
     answer.insert(name.to_owned(), rows.into());

@@ -11,6 +11,7 @@ mod form;
 mod input;
 mod intake;
 mod lists;
+mod notices;
 mod problem;
 pub(crate) mod server;
 mod tokens;
@@ -62,6 +63,7 @@ pub(crate) fn router(state: Arc<AppState>) -> Router {
         .route("/v1/rejected", get(lists::rejected))
         .route("/v1/rejected/{id}", get(lists::rejected_one))
         .route("/v1/audit", get(lists::audit))
+        .route("/v1/notices", get(notices::list))
         .route_layer(with(Right::Read));
     let acting = Router::new()
         .route("/v1/claims/{id}/reset", post(acts::reset))
@@ -72,6 +74,7 @@ pub(crate) fn router(state: Arc<AppState>) -> Router {
         .route("/v1/automations/{name}/pause", post(acts::pause))
         .route("/v1/automations/{name}/resume", post(acts::resume))
         .route("/v1/rejected/{id}/release", post(intake::release))
+        .route("/v1/notices/{id}/dismiss", post(notices::dismiss))
         .route_layer(with(Right::Act));
     // These carry the claim's own token. GET and HEAD never act: link previews and browsers send them.
     let capability = Router::new()

@@ -26,6 +26,7 @@ mod finishing;
 mod intake;
 mod lists;
 mod model;
+mod notices;
 mod records;
 mod steps;
 mod time;
@@ -85,6 +86,10 @@ impl PolicyBook for Policies {
             _ => {}
         }
         Arc::new(policy)
+    }
+
+    fn declared(&self, _workspace: Workspace) -> Vec<AutomationName> {
+        ["hold", "at_claim", "welcome"].map(automation).into()
     }
 }
 

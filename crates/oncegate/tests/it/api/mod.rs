@@ -6,6 +6,7 @@ mod connections;
 mod finishing;
 mod headers;
 mod lists;
+mod notices;
 mod problems;
 mod renaming;
 mod unfinished;
