@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::claim::{Boot, Claim, Holder, Lease};
+use crate::claim::{Boot, Claim, Holder, Lease, Parent};
 use crate::fingerprint::Fingerprint;
 use crate::key::{ClaimId, RecordName, RunId};
 use crate::policy::Ttl;
@@ -35,6 +35,8 @@ pub struct Facts {
     /// The wall clock moved forward further than time did: until it has proved right, nothing that is done is
     /// forgotten on its word.
     pub clock_is_doubtful: bool,
+    /// The attempt of another claim that the request belongs to: its token holds, and its lease is fresh.
+    pub parent: Option<Parent>,
     /// The present start of this gate.
     pub boot: Boot,
 }

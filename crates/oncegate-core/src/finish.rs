@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::claim::{Claim, ErrorCause, Holder, Lease, State};
+use crate::claim::{Claim, ErrorCause, Holder, Lease, Nudge, State};
 use crate::decide::in_words;
 use crate::limits;
 use crate::policy::{Jitter, Policy};
@@ -91,13 +91,16 @@ pub fn finish(
         return Finished { answer: Answer::LostClaim, claim: late };
     }
     match (&claim.state, call) {
-        (State::Done { .. }, Call::Done) => unchanged(Answer::Unchanged),
-        (State::Done { .. }, _) => unchanged(Answer::AlreadyDone),
+        (State::Done { .. }, call) => {
+            let answer = if *call == Call::Done { Answer::Unchanged } else { Answer::AlreadyDone };
+            Finished { answer, claim: heard_from(claim) }
+        }
         // Proves the effect, whatever was believed before.
         (State::Processing(_) | State::Error { .. }, Call::Done) => {
             let mut claim = claim.clone();
-            claim.state = State::Done { at: now.wall, retain_until: now.wall.after(policy.retention()) };
+            claim.state = done(policy, now);
             claim.parked = None;
+            claim.nudge = None;
             Finished { answer: Answer::Accepted, claim: Some(claim) }
         }
         (State::Error { .. }, Call::Heartbeat) => unchanged(Answer::NotProcessing),
@@ -105,18 +108,38 @@ pub fn finish(
             unchanged(Answer::Unchanged)
         }
         (State::Processing(lease), call) => {
-            let state = next_state(claim, lease, call, policy, now, jitter);
-            Finished { answer: Answer::Accepted, claim: Some(Claim { state, ..claim.clone() }) }
+            let mut claim =
+                Claim { state: next_state(claim, lease, call, policy, now, jitter), ..claim.clone() };
+            claim.nudge = None;
+            // The runner comes back by itself; a caller's tool has to be called.
+            if let State::Error { due: Some(due), .. } = claim.state
+                && policy.retrigger
+                && !claim.flow
+            {
+                claim.nudge = Some(Nudge { due, unanswered: 0 });
+            }
+            Finished { answer: Answer::Accepted, claim: Some(claim) }
         }
         // A reset raises the generation, so a token that still fits a `none` was never given out.
         (State::None { .. }, _) => unchanged(Answer::LostClaim),
     }
 }
 
+/// Done now, and remembered.
+pub(crate) fn done(policy: &Policy, now: Now) -> State {
+    State::Done { at: now.wall, retain_until: now.wall.after(policy.retention()), at_claim: None }
+}
+
+/// Whoever shows the token has the answer of its claim: a repeat of that claim is no lost one any more.
+fn heard_from(claim: &Claim) -> Option<Claim> {
+    let State::Done { at, retain_until, at_claim: Some(_) } = claim.state else { return None };
+    Some(Claim { state: State::Done { at, retain_until, at_claim: None }, ..claim.clone() })
+}
+
 fn next_state(claim: &Claim, lease: &Lease, call: &Call, policy: &Policy, now: Now, jitter: Jitter) -> State {
     let error = |due, cause, note: &str| State::Error { at: now.wall, due, cause, note: cut(note) };
     match call {
-        Call::Done => State::Done { at: now.wall, retain_until: now.wall.after(policy.retention()) },
+        Call::Done => done(policy, now),
         Call::Error { failure: Failed::Final, note } => error(None, cause(claim, None), note),
         Call::Error { failure: Failed::Unknown, note } => error(None, ErrorCause::OutcomeUnknown, note),
         Call::Error { failure: Failed::Retryable { retry_after }, note } => {

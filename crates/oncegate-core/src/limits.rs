@@ -102,3 +102,14 @@ pub const RUN_ID_LIVES_FOR: Duration = Duration::from_secs(3600);
 /// Oldest claims with a `run_id` that are looked at for that: one item of one run claims a few keys at most, and a
 /// constant one must not make each claim slower than the one before.
 pub const RUN_ID_CLAIMS_READ_MAX: u32 = 32;
+/// After how long a caller's hook is called again if nobody claimed; after the last of them a person has to replay.
+pub const NUDGE_AGAIN_AFTER: [Duration; 3] =
+    [Duration::from_secs(60), Duration::from_secs(5 * 60), Duration::from_secs(30 * 60)];
+/// How long a caller's hook may take to answer: it only takes a message, its run goes on by itself.
+pub const NUDGE_TIME_MAX: Duration = Duration::from_secs(30);
+/// Hooks that are called at a time.
+pub const NUDGES_AT_WORK_MAX: usize = 8;
+/// Claims above one another: a run that calls a run that calls a run. Deeper ones look like a loop.
+pub const PARENTS_MAX: usize = 8;
+/// How long an event of another environment is kept since it came last: nobody waits for its effect.
+pub const OTHER_ENVIRONMENT_KEPT_FOR: Duration = Duration::from_secs(30 * 24 * 3600);

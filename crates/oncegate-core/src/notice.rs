@@ -1,4 +1,5 @@
-//! What a person should know though nothing waits for them: a name that looks misspelt, callers that are set up wrongly.
+//! What a person should know though nothing waits for them: a name that looks misspelt, callers that are set up
+//! wrongly.
 
 use std::time::Duration;
 
@@ -19,12 +20,19 @@ pub enum NoticeKind {
     CallersNeverCallDone,
     /// The wall clock was set back.
     ClockSetBack,
+    /// Work waits that no node can run: its automation's steps are declared nowhere.
+    NoRunner,
 }
 
 impl NoticeKind {
     /// Every kind.
-    pub const ALL: [Self; 4] =
-        [Self::NewAutomation, Self::ConstantRunId, Self::CallersNeverCallDone, Self::ClockSetBack];
+    pub const ALL: [Self; 5] = [
+        Self::NewAutomation,
+        Self::ConstantRunId,
+        Self::CallersNeverCallDone,
+        Self::ClockSetBack,
+        Self::NoRunner,
+    ];
 
     /// The word stored and shown.
     pub const fn as_str(self) -> &'static str {
@@ -33,6 +41,7 @@ impl NoticeKind {
             Self::ConstantRunId => "constant_run_id",
             Self::CallersNeverCallDone => "callers_never_call_done",
             Self::ClockSetBack => "clock_set_back",
+            Self::NoRunner => "no_runner",
         }
     }
 
@@ -44,21 +53,28 @@ impl NoticeKind {
 
 /// What an answer, and a notice, say about a `run_id` that names no run.
 pub const CONSTANT_RUN_ID: &str = "run_id looks constant: it was seen on a claim that ended over an hour ago, so it \
-     counts as absent, and a caller whose answer gets lost is stopped by itself; send what names one item of one run: \
-     execution id + node + item index";
+    counts as absent, and a caller whose answer gets lost is stopped by itself; send what names one item of one run: \
+    execution id + node + item index";
 
-/// What an answer, and a notice, say about a `run_id` that two items of one batch share.
-pub const RUN_ID_TWICE: &str = "run_id is that of an earlier item of this batch, so it counts as absent; send what names \
-     one item of one run: execution id + node + item index";
+/// What an answer says about a `run_id` that an earlier item of the same batch has.
+pub const RUN_ID_TWICE: &str = "run_id is that of an earlier item of this batch, so it counts as absent; send what \
+    names one item of one run: execution id + node + item index";
 
 /// What a notice says about callers that never call done.
-pub const NEVER_DONE: &str = "claims of this automation went stale one after another and none was done: its stale claims \
-     are not retried any more; let its last step POST done_url, or declare `finish: at_claim`";
+pub const NEVER_DONE: &str = "claims of this automation went stale one after another and none was done: its stale \
+    claims are not retried any more; let its last step POST done_url, or declare `finish: at_claim`";
 
 /// What a notice says about a wall clock that was set back by `d`.
 pub fn clock_set_back(d: Duration) -> String {
     let by = in_words(d);
     format!("the wall clock was set back by {by}; due times went with it; look at the machine's time service")
+}
+
+/// What a notice, and a waiting claim, say about work whose steps are declared nowhere.
+pub fn no_runner(automation: &str) -> String {
+    format!(
+        "no node can run `{automation}`: its steps are not declared; declare them again, and what waits goes on"
+    )
 }
 
 /// What an answer says about a name that is new and close to one that is known.

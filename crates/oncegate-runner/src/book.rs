@@ -9,6 +9,7 @@ use oncegate_core::policy::Policy;
 use oncegate_store::api::PolicyBook;
 
 use crate::flow::Flow;
+use crate::nudger::Hook;
 
 /// One declared automation.
 #[derive(Clone, Debug, Default)]
@@ -19,6 +20,8 @@ pub struct Automation {
     pub flow: Option<Arc<Flow>>,
     /// Template of the record its events touch.
     pub record: Option<String>,
+    /// What is called when the caller of a stopped claim may try again.
+    pub retrigger: Option<Arc<Hook>>,
 }
 
 /// All declared automations.

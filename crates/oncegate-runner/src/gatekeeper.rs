@@ -62,6 +62,11 @@ impl Gatekeeper {
         &self.book
     }
 
+    /// Whether oncegate itself can do the work of an automation.
+    pub fn runs(&self, workspace: Workspace, automation: &AutomationName) -> bool {
+        self.book.automation(workspace, automation).flow.is_some()
+    }
+
     /// Where time comes from.
     pub fn clock(&self) -> &Arc<dyn Clock> {
         &self.clock
@@ -148,8 +153,9 @@ impl Gatekeeper {
     /// The store's; nothing was written.
     pub async fn run_now(&self, id: ClaimRef, reason: String, actor: String) -> Result<RunNow, StoreError> {
         let Some(view) = self.store.show(id).await? else { return Ok(RunNow::NotFound) };
-        let has_flow = self.book.automation(id.workspace, &view.automation).flow.is_some();
-        if !view.claim.flow || !has_flow {
+        let declared = self.book.automation(id.workspace, &view.automation);
+        let runs = if view.claim.flow { declared.flow.is_some() } else { declared.retrigger.is_some() };
+        if !runs {
             return Ok(RunNow::NoFlow { run_url: view.run_url });
         }
         let act = Act::Reset { run_now: true, confirm_holder: None, verified: false };

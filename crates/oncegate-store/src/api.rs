@@ -22,6 +22,7 @@ use crate::StoreError;
 use crate::access::Access;
 pub use crate::deliveries::*;
 use crate::notices::Notices;
+use crate::nudges::Nudges;
 
 /// Finds the policy of an automation. The store passes it to the core and never looks inside.
 pub trait PolicyBook: Send + Sync {
@@ -78,6 +79,8 @@ pub struct ClaimCall {
     pub request: Request,
     /// Where a person finds the caller's run.
     pub run_url: Option<String>,
+    /// The token of another claim whose holder asks: this one shares its record, ends no later and is void with it.
+    pub parent: Option<(ClaimRef, Fence)>,
     /// Kept from the first call that brings one.
     pub payload: Option<Payload>,
     /// For the history, e.g. `token:admin`, `runner`.
@@ -360,7 +363,7 @@ pub struct Due {
 
 /// The contract.
 #[async_trait]
-pub trait Store: Access + Notices + Send + Sync {
+pub trait Store: Access + Notices + Nudges + Send + Sync {
     /// The secret from which ids, tokens and outgoing keys derive.
     fn secret(&self) -> &StoreSecret;
     /// This start of the gate.
@@ -368,7 +371,8 @@ pub trait Store: Access + Notices + Send + Sync {
     /// The store's time.
     fn now(&self) -> Now;
 
-    /// Decides and writes. A call whose future was dropped before its turn claims nothing.
+    /// Decides and writes. A call whose future was dropped before its turn claims nothing. `None`: the claim named by
+    /// id does not exist, or the parent's token no longer holds; nothing was written.
     async fn claim(&self, call: ClaimCall) -> Result<Option<Claimed>, StoreError>;
     /// Done, error, heartbeat, defer, hand back. `None`: no such claim.
     async fn finish(&self, call: FinishCall) -> Result<Option<(Answer, ClaimView)>, StoreError>;
@@ -424,6 +428,13 @@ pub trait Store: Access + Notices + Send + Sync {
     async fn counts(&self, workspace: Workspace) -> Result<Vec<(InboxList, u64)>, StoreError>;
     /// Deliveries that wait for a person (`rejected`, `unverified`), newest first, without bodies.
     async fn rejected(
+        &self,
+        workspace: Workspace,
+        before: Option<i64>,
+        limit: u32,
+    ) -> Result<Page<DeliveryRow>, StoreError>;
+    /// Deliveries that are parked, newest first, without bodies.
+    async fn parked_deliveries(
         &self,
         workspace: Workspace,
         before: Option<i64>,

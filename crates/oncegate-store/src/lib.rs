@@ -11,6 +11,7 @@ pub mod deliveries;
 mod error;
 pub mod failpoint;
 pub mod notices;
+pub mod nudges;
 pub mod sqlite;
 pub mod transition;
 

@@ -59,6 +59,14 @@ pub enum NoticeDismissed {
 /// The part of the contract that is about notices.
 #[async_trait]
 pub trait Notices: Send + Sync {
+    /// Writes one down, or counts it; for what is seen outside of a claim.
+    async fn notice(
+        &self,
+        workspace: Workspace,
+        kind: NoticeKind,
+        subject: String,
+        detail: String,
+    ) -> Result<(), StoreError>;
     /// Notices of a workspace, newest first.
     async fn notices(
         &self,

@@ -25,14 +25,25 @@ CREATE INDEX api_tokens_by_workspace ON api_tokens (workspace_id, id);
 ALTER TABLE claims ADD COLUMN tag TEXT;
 -- The claim whose holder this one works for, and whose record it shares.
 ALTER TABLE claims ADD COLUMN parent BLOB CHECK (parent IS NULL OR length(parent) = 16);
+-- When the parent's lease ends, and so this one at the latest; both only while this attempt is held for the parent's.
+ALTER TABLE claims ADD COLUMN parent_ends INTEGER;
 CREATE INDEX claims_by_parent ON claims (workspace_id, parent) WHERE parent IS NOT NULL;
+
+-- The number of resets from which receivers see new keys; until now that was always where steps start anew.
+ALTER TABLE claims ADD COLUMN key_generation INTEGER NOT NULL DEFAULT 0 CHECK (key_generation BETWEEN 0 AND resets);
+UPDATE claims SET key_generation = steps_since WHERE steps_since > 0;
+
+-- When the hook of a stopped caller's tool is called, and how often it was since the tool was last heard of.
+ALTER TABLE claims ADD COLUMN nudge_at INTEGER CHECK (nudge_at IS NULL OR processing_state <> 'done');
+ALTER TABLE claims ADD COLUMN nudges INTEGER NOT NULL DEFAULT 0;
+CREATE INDEX claims_nudges ON claims (nudge_at) WHERE nudge_at IS NOT NULL;
 
 -- What a person should know though nothing waits for them: one row for each kind and subject, counted.
 CREATE TABLE notices (
     id           INTEGER PRIMARY KEY AUTOINCREMENT,
     workspace_id INTEGER NOT NULL REFERENCES workspaces (id),
     kind         TEXT NOT NULL CHECK (kind IN ('new_automation', 'constant_run_id', 'callers_never_call_done',
-        'clock_set_back')),
+        'clock_set_back', 'no_runner')),
     subject      TEXT NOT NULL,
     detail       TEXT NOT NULL,
     first_at     INTEGER NOT NULL,
@@ -43,3 +54,8 @@ CREATE TABLE notices (
     UNIQUE (workspace_id, kind, subject),
     CHECK ((dismissed_at IS NULL) = (dismissed_by IS NULL))
 ) STRICT;
+
+-- Kept like what is rejected, and listed as parked: nothing is wrong with it, it is only not meant for here.
+ALTER TABLE deliveries ADD COLUMN parked TEXT CHECK (parked IS NULL OR parked = 'other_environment');
+CREATE INDEX deliveries_parked ON deliveries (workspace_id, id) WHERE parked IS NOT NULL AND verdict = 'rejected';
+CREATE INDEX deliveries_parked_by_date ON deliveries (last_at) WHERE parked IS NOT NULL AND verdict = 'rejected';

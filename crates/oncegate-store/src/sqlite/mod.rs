@@ -4,9 +4,11 @@
 mod access;
 mod acts;
 mod dir;
+mod family;
 mod intake;
 mod migrations;
 mod notices;
+mod nudges;
 #[cfg(test)]
 mod plans;
 mod queries;

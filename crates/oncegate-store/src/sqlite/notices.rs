@@ -19,6 +19,16 @@ const MERGED: &str = "*";
 
 #[async_trait]
 impl Notices for SqliteStore {
+    async fn notice(
+        &self,
+        workspace: Workspace,
+        kind: NoticeKind,
+        subject: String,
+        detail: String,
+    ) -> Result<(), StoreError> {
+        self.transact(Manner::ASKING, move |cx| cx.notice(workspace, kind, &subject, &detail)).await
+    }
+
     async fn notices(
         &self,
         workspace: Workspace,

@@ -19,7 +19,7 @@ use rusqlite::Connection;
 use rusqlite::trace::{TraceEvent, TraceEventCodes};
 
 use super::transition::Context;
-use super::{intake, migrations, queries, row, schema_meta, upkeep};
+use super::{intake, migrations, nudges, queries, row, schema_meta, upkeep};
 use crate::api::{
     ActCall, AdmitCall, AdmitEvent, ClaimCall, DefaultPolicies, Filter, FinishCall, Payload, PolicyBook,
     Release, StepBegin, StepEnd, StepOutcome, Target, UnverifiedCall, Workspace,
@@ -94,6 +94,7 @@ fn claim_call(key: &str, start: Start) -> ClaimCall {
             correction: false,
         },
         run_url: None,
+        parent: None,
         payload: Some(Payload { body: vec![], json: "{}".into() }),
         actor: "token:crm".into(),
         again: false,
@@ -123,11 +124,35 @@ fn live_a_life(db: &Connection, secret: &StoreSecret) {
     cx.claim(&claim_call("stale", caller())).unwrap();
     let later = Now { lease: LeaseInstant(3_600_000), ..NOW };
     Context { now: later, ..cx }.claim(&claim_call("taker", caller())).unwrap();
+    family_and_hooks(&cx);
     admit(&cx);
     read_all(db);
     let years = Now { wall: NOW.wall.after(std::time::Duration::from_secs(3 * 366 * 86_400)), ..NOW };
     Context { now: NOW, ..cx }.claim(&claim_call("k2", Start::Queue)).unwrap();
     upkeep::reap(db, years, 100).unwrap();
+}
+
+fn family_and_hooks(cx: &Context<'_>) {
+    let asks = || Start::Now(Holder::Caller { run_id: None });
+    let on = |key: &str, record: &str| {
+        let mut call = claim_call(key, asks());
+        call.request.record = Some(RecordName::try_from(record).unwrap());
+        call
+    };
+    let parent = cx.claim(&on("parent", "crm:9")).unwrap().unwrap();
+    let under = Some((parent.id, parent.view.unwrap().claim.fence()));
+    for key in ["child", "sibling"] {
+        cx.claim(&ClaimCall { parent: under, ..on(key, "crm:9") }).unwrap().unwrap();
+    }
+    cx.nudge(parent.id).unwrap();
+    let reset = Act::FromStart {
+        run_now: true,
+        confirm_holder: None,
+        verified: true,
+        confirm_sent: vec![],
+        new_keys: true,
+    };
+    cx.act(&ActCall { id: parent.id, act: reset, reason: "r".into(), actor: "mia".into() }).unwrap();
 }
 
 fn admit(cx: &Context<'_>) {
@@ -138,6 +163,7 @@ fn admit(cx: &Context<'_>) {
         fingerprint: Fingerprint::of(&serde_json::Value::Null, &[]),
         json: "{}".into(),
         record: None,
+        other_environment: None,
     };
     let unverified = UnverifiedCall {
         workspace: WS,
@@ -170,8 +196,9 @@ fn admit(cx: &Context<'_>) {
     };
     cx.admit(&call).unwrap();
     // All of it again, counted on the rows that are there; the same event with another payload, twice.
+    let elsewhere = AdmitEvent { other_environment: Some("test".into()), ..other.clone() };
     let again = AdmitCall {
-        events: [call.events.clone(), vec![other.clone(), other]].concat(),
+        events: [vec![elsewhere], call.events.clone(), vec![other.clone(), other]].concat(),
         releases: None,
         ..call
     };
@@ -195,6 +222,8 @@ fn read_all(db: &Connection) {
     queries::due(db, NOW, BOOT, 10).unwrap();
     upkeep::next_due(db).unwrap();
     intake::rejected(db, WS, None, 10).unwrap();
+    intake::parked(db, WS, None, 10).unwrap();
+    nudges::due(db, NOW, 10).unwrap();
     intake::delivery(db, WS, 1).unwrap();
 }
 

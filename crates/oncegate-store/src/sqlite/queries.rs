@@ -119,7 +119,12 @@ pub(super) fn counts(
             "SELECT count(*) FROM deliveries WHERE verdict IN ('rejected', 'unverified') AND workspace_id = ?1",
         )?
         .query_row([workspace.0], |r| r.get(0))?;
-    found.push((InboxList::Rejected, rejected));
+    let parked: i64 = db
+        .prepare_cached(
+            "SELECT count(*) FROM deliveries WHERE parked IS NOT NULL AND verdict = 'rejected' AND workspace_id = ?1",
+        )?
+        .query_row([workspace.0], |r| r.get(0))?;
+    found.extend([(InboxList::Rejected, rejected - parked), (InboxList::Parked, parked)]);
     Ok(InboxList::ALL
         .into_iter()
         .map(|list| {

@@ -309,6 +309,15 @@ impl Store for SqliteStore {
         self.readers.read(move |db| intake::rejected(db, workspace, before, limit)).await
     }
 
+    async fn parked_deliveries(
+        &self,
+        workspace: Workspace,
+        before: Option<i64>,
+        limit: u32,
+    ) -> Result<Page<DeliveryRow>, StoreError> {
+        self.readers.read(move |db| intake::parked(db, workspace, before, limit)).await
+    }
+
     async fn deliveries(&self, id: ClaimRef, limit: u32) -> Result<Vec<DeliveryRow>, StoreError> {
         self.readers.read(move |db| intake::deliveries(db, id, limit)).await
     }

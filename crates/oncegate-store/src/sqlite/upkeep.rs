@@ -31,6 +31,10 @@ pub(super) fn shift_due(db: &Connection, back: Duration, now: Timestamp) -> Resu
         "UPDATE claims SET due_at = due_at - ?1 WHERE due_at IS NOT NULL AND updated_at > ?2",
         params![millis(back), now.as_millis()],
     )?;
+    db.execute(
+        "UPDATE claims SET nudge_at = nudge_at - ?1 WHERE nudge_at IS NOT NULL AND updated_at > ?2",
+        params![millis(back), now.as_millis()],
+    )?;
     Ok(())
 }
 
@@ -49,7 +53,7 @@ pub(super) fn reap(db: &Connection, now: Now, limit: u32) -> Result<u64, StoreEr
 }
 
 /// What goes by its date alone; `?1` is the date before which it goes, `?2` how many rows may.
-const REAPED: [(&str, Duration); 4] = [
+const REAPED: [(&str, Duration); 5] = [
     (
         "DELETE FROM pruned WHERE claim_id IN (SELECT claim_id FROM pruned WHERE pruned_at < ?1 LIMIT ?2)",
         limits::PRUNED_KEPT_FOR,
@@ -68,6 +72,11 @@ const REAPED: [(&str, Duration); 4] = [
         "UPDATE deliveries SET headers = NULL, body = NULL, body_hash = NULL WHERE id IN \
          (SELECT id FROM deliveries WHERE verdict = 'released' AND body IS NOT NULL AND settled_at < ?1 LIMIT ?2)",
         limits::RELEASED_BODY_KEPT_FOR,
+    ),
+    (
+        "DELETE FROM deliveries WHERE id IN (SELECT id FROM deliveries \
+         WHERE parked IS NOT NULL AND verdict = 'rejected' AND last_at < ?1 LIMIT ?2)",
+        limits::OTHER_ENVIRONMENT_KEPT_FOR,
     ),
 ];
 

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use oncegate_core::claim::{Boot, Claim, Holder, State};
+use oncegate_core::claim::{Boot, Claim, Holder, Parent, State};
 use oncegate_core::decide::{
     self, Changes, Decision, Facts, FlagSeen, Hold, RecordHolder, Request, RunReason, Start, StopReason,
     Verdict,
@@ -42,7 +42,7 @@ pub fn run_id_horizon(now: Now) -> Timestamp {
 }
 
 /// What was found.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Loaded<'a> {
     /// The claim's id; its row may not exist yet.
     pub id: ClaimId,
@@ -64,12 +64,15 @@ pub struct Loaded<'a> {
     pub run_id_is_constant: bool,
     /// Whether the wall clock's word is not enough to forget anything.
     pub clock_is_doubtful: bool,
+    /// The attempt of another claim that the call belongs to ([`super::family::tie`]).
+    pub parent: Option<Parent>,
     /// The present start of the gate.
     pub boot: Boot,
 }
 
 impl Loaded<'_> {
-    fn facts(&self) -> Facts {
+    /// What the core decides on.
+    pub fn facts(&self) -> Facts {
         let holder = self.record_holder.and_then(|claim| match &claim.state {
             State::Processing(lease) => Some(RecordHolder { id: claim.id, lease: lease.clone() }),
             State::None { .. } | State::Done { .. } | State::Error { .. } => None,
@@ -85,6 +88,7 @@ impl Loaded<'_> {
             stale_streak: self.stale_streak,
             run_id_is_constant: self.run_id_is_constant,
             clock_is_doubtful: self.clock_is_doubtful,
+            parent: self.parent.clone(),
             boot: self.boot,
         }
     }

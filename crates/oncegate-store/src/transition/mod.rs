@@ -5,6 +5,7 @@
 pub mod act;
 pub mod batch;
 pub mod claim;
+pub mod family;
 pub mod finish;
 pub mod notice;
 pub mod step;

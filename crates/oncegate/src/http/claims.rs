@@ -9,9 +9,10 @@ use http::{HeaderValue, StatusCode, header};
 use oncegate_core::claim::Holder;
 use oncegate_core::decide::{self, Decision, Start, StopReason};
 use oncegate_core::fingerprint::Fingerprint;
-use oncegate_core::key::{AutomationName, IdempotencyKey, NameError, RecordName, RunId};
+use oncegate_core::key::{AutomationName, ClaimRef, IdempotencyKey, NameError, RecordName, RunId};
 use oncegate_core::limits;
 use oncegate_core::policy::{Ttl, parse_duration};
+use oncegate_core::token::Fence;
 use oncegate_store::api::{ClaimCall, Payload, Target};
 use serde_json::{Map, Value};
 
@@ -21,8 +22,7 @@ use super::input::{Fields, kind};
 use super::problem::Problem;
 use super::{AppState, answer};
 
-const TAKES: &str =
-    "automation, idempotency_key or key_fields, record, run_id, run_url, payload, ttl, wait, stop_status";
+const TAKES: &str = "automation, idempotency_key or key_fields, record, parent, run_id, run_url, payload, ttl, wait, stop_status";
 
 pub(crate) async fn claim(
     State(state): State<Arc<AppState>>,
@@ -36,6 +36,10 @@ pub(crate) async fn claim(
     let record = fields.text("record")?.map(|t| name::<RecordName>(&t, "record")).transpose()?;
     let run_id = fields.text("run_id")?.map(|t| name::<RunId>(&t, "run_id")).transpose()?;
     let run_url = run_url(fields.text("run_url")?)?;
+    let parent = match fields.text("parent")? {
+        None => None,
+        Some(token) => Some(parent(&state, &caller, &token)?),
+    };
     let payload = fields.value("payload");
     let ttl = fields.text("ttl")?.map(|t| ttl(&t)).transpose()?;
     let wait = fields.text("wait")?.map_or(Ok(Duration::ZERO), |t| wait(&t))?;
@@ -57,6 +61,7 @@ pub(crate) async fn claim(
             correction: false,
         },
         run_url,
+        parent,
         payload: payload.map(|p| {
             let json = p.to_string();
             Payload { body: json.clone().into_bytes(), json }
@@ -66,7 +71,7 @@ pub(crate) async fn claim(
     };
     let claimed = state.gate.claim(call, wait).await?;
     let Some(claimed) = claimed else {
-        return Err(Problem::internal("a claim by key was not found"));
+        return Err(Problem::field("parent", PARENT_LOST));
     };
     let status = match &claimed.decision {
         Decision::Run(_) | Decision::Queued(_) => StatusCode::OK,
@@ -84,6 +89,20 @@ pub(crate) async fn claim(
     // The token in it is a secret of this caller.
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     Ok(response)
+}
+
+const PARENT_LOST: &str = "is the token of an attempt that no longer holds its claim, or whose lease has ended; send a \
+     heartbeat of it first, or claim without it";
+
+/// The attempt that the caller works for, proved by its token.
+fn parent(state: &AppState, caller: &Caller, token: &str) -> Result<(ClaimRef, Fence), Problem> {
+    let known = state.gate.store().secret().read_token(token.trim());
+    known.filter(|(claim, _)| claim.workspace == caller.workspace).ok_or_else(|| {
+        Problem::field(
+            "parent",
+            "is not the token of a claim; send the `token` that the parent's claim was answered with",
+        )
+    })
 }
 
 /// An automation's name from a field or a path.

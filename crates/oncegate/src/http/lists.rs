@@ -8,6 +8,7 @@ use oncegate_core::claim::ProcessingState;
 use oncegate_core::inbox::InboxList;
 use oncegate_core::key::IdempotencyKey;
 use oncegate_core::limits;
+use oncegate_core::notice;
 use oncegate_store::api::{ClaimView, DeliveryRow, Filter, Page};
 use serde_json::{Map, Value, json};
 
@@ -96,6 +97,10 @@ pub(crate) async fn claim(
     let (id, store) = (view.at(), state.gate.store());
     let flow = state.gate.book().automation(id.workspace, &view.automation).flow;
     let mut shown = answer::claim(&view, store.now());
+    let open = view.claim.processing_state() != ProcessingState::Done;
+    if view.claim.flow && flow.is_none() && open && shown["note"].is_null() {
+        shown["note"] = notice::no_runner(view.automation.as_str()).into();
+    }
     shown["result"] = view.result.as_deref().and_then(|r| serde_json::from_str(r).ok()).unwrap_or_default();
     shown["history"] = json!(store.history(id).await?);
     // A mismatch is judged by what came: `/v1/rejected/{id}` of a delivery shows its body.
@@ -138,8 +143,18 @@ pub(crate) async fn rejected(State(state): State<Arc<AppState>>, caller: Caller,
     caller.may_touch_all()?;
     let mut fields = Fields::query(&uri)?;
     let (before, limit) = paging(&mut fields)?;
-    fields.finish("cursor, limit")?;
-    Ok(page("rejected", state.gate.store().rejected(caller.workspace, before, limit).await?, delivery))
+    let parked = match fields.text("list")?.as_deref() {
+        None | Some("rejected") => false,
+        Some("parked") => true,
+        Some(_) => return Err(Problem::field("list", "must be rejected or parked")),
+    };
+    fields.finish("list, cursor, limit")?;
+    let (workspace, store) = (caller.workspace, state.gate.store());
+    let rows = match parked {
+        false => store.rejected(workspace, before, limit).await?,
+        true => store.parked_deliveries(workspace, before, limit).await?,
+    };
+    Ok(page("rejected", rows, delivery))
 }
 
 pub(crate) async fn rejected_one(

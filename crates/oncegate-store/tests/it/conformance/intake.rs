@@ -9,7 +9,8 @@ use super::*;
 
 fn event(name: &str, payload: &str) -> AdmitEvent {
     let identity = if name.is_empty() { Err("submission_id is missing".to_owned()) } else { Ok(key(name)) };
-    AdmitEvent { identity, fingerprint: fingerprint(payload), json: format!("\"{payload}\""), record: None }
+    let (json, fingerprint) = (format!("\"{payload}\""), fingerprint(payload));
+    AdmitEvent { identity, fingerprint, json, record: None, other_environment: None }
 }
 
 fn request(events: Vec<AdmitEvent>) -> AdmitCall {

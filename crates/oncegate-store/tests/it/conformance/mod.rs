@@ -22,11 +22,13 @@ use oncegate_store::clock::{Clock, ManualClock};
 
 mod access;
 pub(crate) mod claims;
+mod families;
 mod finishing;
 mod intake;
 mod lists;
 mod model;
 mod notices;
+mod nudges;
 mod records;
 mod steps;
 mod time;
@@ -74,7 +76,7 @@ pub(crate) const WS: Workspace = Workspace::DEFAULT;
 /// What the store takes for its own runner.
 pub(crate) const RUNNER: &str = "runner";
 
-/// `hold` and `at_claim` mean what they say; every other automation has the defaults.
+/// `hold`, `at_claim` and `hooked` mean what they say; every other automation has the defaults.
 pub(crate) struct Policies;
 
 impl PolicyBook for Policies {
@@ -83,13 +85,14 @@ impl PolicyBook for Policies {
         match automation.as_str() {
             "hold" => policy.on_stale = OnStale::Hold,
             "at_claim" => policy.finish = Finish::AtClaim,
+            "hooked" => policy.retrigger = true,
             _ => {}
         }
         Arc::new(policy)
     }
 
     fn declared(&self, _workspace: Workspace) -> Vec<AutomationName> {
-        ["hold", "at_claim", "welcome"].map(automation).into()
+        ["hold", "at_claim", "hooked", "welcome"].map(automation).into()
     }
 }
 
@@ -218,6 +221,7 @@ pub(crate) fn caller(text: &str) -> ClaimCall {
             correction: false,
         },
         run_url: None,
+        parent: None,
         payload: None,
         actor: "token:crm".into(),
         again: false,
@@ -238,6 +242,7 @@ pub(crate) trait Asking {
     fn within(self, workspace: Workspace) -> Self;
     fn on(self, record: &str) -> Self;
     fn under_run(self, run_id: &str) -> Self;
+    fn under(self, parent: &Claimed) -> Self;
     fn with(self, payload: &str) -> Self;
     fn queued(self) -> Self;
 }
@@ -265,6 +270,11 @@ impl Asking for ClaimCall {
     fn under_run(mut self, run_id: &str) -> Self {
         let run_id = Some(RunId::try_from(run_id).unwrap());
         self.request.start = Start::Now(Holder::Caller { run_id });
+        self
+    }
+
+    fn under(mut self, parent: &Claimed) -> Self {
+        self.parent = Some((parent.id, parent.view.as_ref().unwrap().claim.fence()));
         self
     }
 
