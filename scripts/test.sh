@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The one test command: formatting, lints, every test, the documentation. It needs Rust and a C compiler, and no
-# running service. What it says is what it does; it stops at the first step that fails.
+# The one test command: formatting, lints, every test, the API against its description, the documentation. It needs
+# Rust, a C compiler and Python, and no running service. What it says is what it does; it stops at the first step that fails.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -55,5 +55,6 @@ step 'Rust' rust
 step 'Formatting' cargo fmt --all --check
 step 'Lints' cargo clippy --workspace --all-targets --quiet -- -D warnings
 step 'Tests' cargo test --workspace
+step 'API description' scripts/api.sh
 step 'Documentation' documentation
 say "All passed in $SECONDS s"

@@ -16,6 +16,7 @@ pub mod classify;
 mod guard;
 mod once_body;
 mod outcome;
+mod own_gate;
 mod request;
 mod tls;
 
@@ -23,4 +24,5 @@ pub use allow::{AllowanceError, PrivateAllowance};
 pub use caller::{Caller, Options, SetupError};
 pub use guard::Refusal;
 pub use outcome::{Answer, CallOutcome, Failure};
+pub use own_gate::gate_client;
 pub use request::OutgoingRequest;

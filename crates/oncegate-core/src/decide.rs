@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::claim::{AtClaim, Claim, ErrorCause, Holder, Lease, Liveness, Nudge, Parked, State};
 use crate::limits;
 use crate::policy::{Finish, OnMismatch, OnStale, Policy, show_duration};
-use crate::reset::reopened;
+use crate::reset::{has_happened, reopened};
 use crate::time::{Now, Timestamp};
 
 pub use crate::decision::*;
@@ -75,7 +75,7 @@ fn known(facts: &Facts, request: &Request, policy: &Policy, now: Now) -> Result<
     }
     // Line 1.
     if policy.on_mismatch == OnMismatch::Stop && mismatches(claim, request) {
-        let open = matches!(claim.state, State::None { .. } | State::Error { .. });
+        let open = matches!(claim.state, State::None { .. } | State::Error { .. }) && !has_happened(claim);
         if !(request.correction && open && claim.progress.is_clean()) {
             let note = format!("the key is {} with another payload or record", claim.processing_state());
             let mut marked = claim.clone();

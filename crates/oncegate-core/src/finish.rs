@@ -10,70 +10,7 @@ use crate::policy::{Jitter, Policy};
 use crate::time::{Now, Timestamp, millis};
 use crate::token::Fence;
 
-/// What is said.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Call {
-    /// The effect happened.
-    Done,
-    /// The attempt failed.
-    Error {
-        /// Why; only retryable failures get a due time.
-        failure: Failed,
-        /// In words, for the error list.
-        note: String,
-    },
-    /// Still at work.
-    Heartbeat,
-    /// The target asked to wait; costs no retry, and turns into an error beyond the SLA.
-    Defer {
-        /// When to go on.
-        until: Timestamp,
-        /// In words.
-        note: String,
-    },
-    /// The gate stops; due at once, no retry spent.
-    HandBack,
-    /// The target took the work and will call back with this token: from now on it holds the attempt.
-    HandOver,
-}
-
-/// How an attempt failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Failed {
-    /// Surely not done, and another try may succeed; not before the time the other side asked for.
-    Retryable {
-        /// `Retry-After`, if given.
-        retry_after: Option<Duration>,
-    },
-    /// Surely not done, and trying again would not help.
-    Final,
-    /// Sent, and nobody knows; never retried by itself.
-    Unknown,
-}
-
-/// What the caller is told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer {
-    /// Written.
-    Accepted,
-    /// It was so already; the first result is kept.
-    Unchanged,
-    /// 409: an effect that is done cannot be made an error, nor kept alive.
-    AlreadyDone,
-    /// 409: a heartbeat for an attempt that ended in error.
-    NotProcessing,
-    /// 409: a later attempt, a takeover or a reset has voided this token. Listed as late.
-    LostClaim,
-}
-
-/// The answer with the claim's new row, if it changes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finished {
-    /// What the caller is told.
-    pub answer: Answer,
-    /// The new row.
-    pub claim: Option<Claim>,
-}
+pub use crate::call::*;
 
 /// Decides a finish call. Works the same while paused and while new claims are refused.
 pub fn finish(
@@ -108,25 +45,32 @@ pub fn finish(
             unchanged(Answer::Unchanged)
         }
         (State::Processing(lease), call) => {
-            let mut claim =
-                Claim { state: next_state(claim, lease, call, policy, now, jitter), ..claim.clone() };
-            claim.nudge = None;
-            // The runner comes back by itself; a caller's tool has to be called.
-            if let State::Error { due: Some(due), .. } = claim.state
-                && policy.retrigger
-                && !claim.flow
-            {
-                claim.nudge = Some(Nudge { due, unanswered: 0 });
+            let state = next_state(claim, lease, call, policy, now, jitter);
+            // Whoever was stopped meanwhile for a passing reason need not come back: somebody is at work.
+            let parked = claim.parked.filter(|_| *call != Call::Heartbeat);
+            let nudge = called_back(claim, &state, policy);
+            Finished {
+                answer: Answer::Accepted,
+                claim: Some(Claim { state, parked, nudge, ..claim.clone() }),
             }
-            Finished { answer: Answer::Accepted, claim: Some(claim) }
         }
         // A reset raises the generation, so a token that still fits a `none` was never given out.
         (State::None { .. }, _) => unchanged(Answer::LostClaim),
     }
 }
 
-/// Done now, and remembered.
-pub(crate) fn done(policy: &Policy, now: Now) -> State {
+/// The runner comes back to what failed by itself; the tool of a caller has to be called.
+fn called_back(claim: &Claim, state: &State, policy: &Policy) -> Option<Nudge> {
+    match state {
+        State::Error { due: Some(due), .. } if policy.retrigger && !claim.flow => {
+            Some(Nudge { due: *due, unanswered: 0 })
+        }
+        _ => None,
+    }
+}
+
+/// The state of what is known to have happened now, remembered for as long as the policy says.
+pub fn done(policy: &Policy, now: Now) -> State {
     State::Done { at: now.wall, retain_until: now.wall.after(policy.retention()), at_claim: None }
 }
 

@@ -129,7 +129,9 @@ impl Above<'_> {
             Self::Top => {}
             Self::Member(above, name) => {
                 above.names(names);
-                names.push(name.replace('\\', "\\\\").replace('.', "\\."));
+                // An empty name is one too, and must not look like the top.
+                let shown = if name.is_empty() { "\"\"" } else { name };
+                names.push(shown.replace('\\', "\\\\").replace('.', "\\."));
             }
             Self::Item(above, at) => {
                 above.names(names);
@@ -279,7 +281,8 @@ mod tests {
             (r#"{"a":1,"b":{"c":[0,{"d":1,"e":2,"d":3}]}}"#, "b.c.1.d"),
             (r#"{"a":1,"\u0061":2}"#, "a"),
             (r#"{"a.b":{"c\\":0,"c\\":1}}"#, r"a\.b.c\\"),
-            (r#"[{"":0,"":1}]"#, "0."),
+            (r#"[{"":0,"":1}]"#, "0.\"\""),
+            (r#"{"":0,"":1}"#, "\"\""),
             (r#"{"a":{"x":1,"x":2},"a":3}"#, "a.x"),
         ] {
             assert_eq!(refused(text), (Some(path.to_owned()), JsonFault::Twice), "{text}");

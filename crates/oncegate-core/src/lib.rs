@@ -4,6 +4,8 @@
 //! arguments, so that every path through it can be enumerated, simulated and replayed.
 
 pub mod access;
+pub mod act;
+pub mod call;
 pub mod claim;
 pub mod decide;
 pub mod decision;

@@ -113,3 +113,11 @@ pub const NUDGES_AT_WORK_MAX: usize = 8;
 pub const PARENTS_MAX: usize = 8;
 /// How long an event of another environment is kept since it came last: nobody waits for its effect.
 pub const OTHER_ENVIRONMENT_KEPT_FOR: Duration = Duration::from_secs(30 * 24 * 3600);
+/// How long a write may take for the gate to be called ready: well below what balancers wait for an answer (2 to 5 s).
+pub const READY_WRITE_MAX: Duration = Duration::from_secs(2);
+/// How long `/readyz` believes its last look: however many ask, the disk is asked once in this time.
+pub const READY_LOOKED_AT_FOR: Duration = Duration::from_secs(1);
+/// How long `/metrics` believes its last look at all open claims: below the 15 s in which scrapers come.
+pub const VITALS_LOOKED_AT_FOR: Duration = Duration::from_secs(5);
+/// The longest notice of a stop: what waits for it must not be killed before it.
+pub const DRAIN_NOTICE_MAX: Duration = Duration::from_secs(300);

@@ -64,7 +64,7 @@ impl Engine {
         let _ = self.stop.send(true);
         for task in [self.nudges, self.work, self.upkeep] {
             if let Err(error) = task.await {
-                tracing::error!(%error, "a loop ended badly");
+                tracing::error!(panicked = error.is_panic(), "a loop ended badly");
             }
         }
     }
@@ -105,7 +105,10 @@ async fn work(worker: Worker, concurrency: usize, mut stopped: watch::Receiver<b
                             continue;
                         }
                         let (worker, held) = (worker.clone(), Arc::clone(&held));
-                        let task = running.spawn(async move { (work.id, worker.run(work.id, &held).await) });
+                        let task = running.spawn(async move {
+                            let _at_work = worker.gate.begin_work();
+                            (work.id, worker.run(work.id, &held).await)
+                        });
                         active.insert(work.id, task.id());
                     }
                 }
@@ -161,7 +164,8 @@ fn settle(
         // A panicking step must not hold its place for ever; its lease runs out and a person sees it.
         Err(error) => {
             active.retain(|_, task| *task != error.id());
-            tracing::error!(%error, "a running claim panicked");
+            // Not its message: that may quote what the claim is about.
+            tracing::error!(panicked = error.is_panic(), "a running claim ended badly");
         }
     }
 }

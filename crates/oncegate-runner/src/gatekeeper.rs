@@ -2,6 +2,7 @@
 //! happens within a process: waking those who wait, and the runner.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use oncegate_core::decide::{Decision, StopReason};
@@ -26,6 +27,16 @@ pub struct Gatekeeper {
     waiters: Waiters,
     /// Rung when there may be new work.
     work: Notify,
+    at_work: AtomicUsize,
+}
+
+/// One claim that the runner works on.
+pub(crate) struct AtWork(Arc<Gatekeeper>);
+
+impl Drop for AtWork {
+    fn drop(&mut self) {
+        self.0.at_work.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// What "run now" led to.
@@ -49,7 +60,14 @@ pub enum RunNow {
 impl Gatekeeper {
     /// A gatekeeper of one store.
     pub fn new(store: Arc<dyn Store>, book: Arc<Book>, clock: Arc<dyn Clock>) -> Self {
-        Self { store, book, clock, waiters: Waiters::default(), work: Notify::new() }
+        Self {
+            store,
+            book,
+            clock,
+            waiters: Waiters::default(),
+            work: Notify::new(),
+            at_work: AtomicUsize::new(0),
+        }
     }
 
     /// The store, for reading.
@@ -75,6 +93,17 @@ impl Gatekeeper {
     /// Rung when a person did something to a claim; its worker may have lost it.
     pub(crate) fn acted_on(&self, id: ClaimRef) -> Arc<Notify> {
         self.waiters.bell(Subject::Attempt(id))
+    }
+
+    /// How many claims the runner works on at this moment.
+    pub fn at_work(&self) -> usize {
+        self.at_work.load(Ordering::Relaxed)
+    }
+
+    /// Counts one claim as worked on until the answer is dropped.
+    pub(crate) fn begin_work(self: &Arc<Self>) -> AtWork {
+        self.at_work.fetch_add(1, Ordering::Relaxed);
+        AtWork(Arc::clone(self))
     }
 
     pub(crate) fn work(&self) -> &Notify {

@@ -1,6 +1,6 @@
-//! Calls back the tools of callers that were stopped (`retrigger`): looks for those whose turn has come, asks the store,
-//! which writes it down, and then calls the hook. What comes of it is the tool's next claim; the call itself decides
-//! nothing, so that its outcome is only told, never acted on.
+//! Calls back the tools of callers that were stopped (`retrigger`): looks for those whose turn has come, asks the
+//! store, which writes it down, and then calls the hook. What comes of it is the tool's next claim; the call itself
+//! decides nothing, so that its outcome is only told, never acted on.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

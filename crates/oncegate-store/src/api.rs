@@ -23,6 +23,7 @@ use crate::access::Access;
 pub use crate::deliveries::*;
 use crate::notices::Notices;
 use crate::nudges::Nudges;
+use crate::vitals::Vitals;
 
 /// Finds the policy of an automation. The store passes it to the core and never looks inside.
 pub trait PolicyBook: Send + Sync {
@@ -461,6 +462,11 @@ pub trait Store: Access + Notices + Nudges + Send + Sync {
     /// Forgets what retention has ended for, a bounded number of each kind; returns the number of the kind of which
     /// most went: `limit` means that there may be more.
     async fn reap(&self, limit: u32) -> Result<u64, StoreError>;
+
+    /// How the store is doing. Looks at every open claim, so it is not for every request.
+    async fn vitals(&self) -> Result<Vitals, StoreError>;
+    /// Proves that a claim could be written now: writes as much as one needs, and syncs it.
+    async fn probe(&self) -> Result<(), StoreError>;
     /// Finishes what was accepted and closes; later calls fail with [`StoreError::Closed`].
     async fn close(&self);
 }

@@ -12,8 +12,10 @@ mod error;
 pub mod failpoint;
 pub mod notices;
 pub mod nudges;
+pub mod observer;
 pub mod sqlite;
 pub mod transition;
+pub mod vitals;
 
 pub use api::Store;
 pub use error::StoreError;

@@ -25,6 +25,7 @@ use tokio::task::JoinHandle;
 use crate::config::Config;
 pub use crate::http::server::Limits;
 use crate::http::{AppState, router, server};
+use crate::metrics::Metrics;
 
 /// How to start.
 pub struct Options {
@@ -92,6 +93,8 @@ pub struct Running {
     server: JoinHandle<()>,
     uses: JoinHandle<()>,
     stop: watch::Sender<bool>,
+    state: Arc<AppState>,
+    drain_notice: Duration,
 }
 
 /// How long requests in flight may take to end at shutdown, before work is drained.
@@ -103,13 +106,16 @@ const REQUESTS_DRAIN: Duration = Duration::from_secs(3);
 /// The store, the port or the settings.
 pub async fn start(options: Options) -> Result<Running, StartError> {
     let caller = caller(&options.config)?;
-    let Config { public_url, sources, automations, renamed, allow_private: _, concurrency } = options.config;
+    let Config { public_url, sources, automations, renamed, allow_private: _, concurrency, metrics_public } =
+        options.config;
     // Before anything is written: a token made by a start that fails for its port would never be seen.
     let unusable = |e: std::io::Error| StartError::Listen { address: options.listen, message: e.to_string() };
     let listener = TcpListener::bind(options.listen).await.map_err(unusable)?;
     let address = listener.local_addr().map_err(unusable)?;
     let book = Arc::new(Book::default());
-    let store = SqliteStore::open(
+    let metrics = Arc::new(Metrics::new());
+    metrics.started(options.clock.read().wall);
+    let store = SqliteStore::open_observed(
         &options.data,
         &sqlite::Options {
             clock: Arc::clone(&options.clock),
@@ -118,6 +124,7 @@ pub async fn start(options: Options) -> Result<Running, StartError> {
             ephemeral: options.ephemeral,
             max_bytes: options.max_bytes,
         },
+        Arc::clone(&metrics) as _,
     )?;
     let store: Arc<dyn Store> = Arc::new(store);
     let ours = |(name, automation)| ((Workspace::DEFAULT, name), automation);
@@ -141,11 +148,12 @@ pub async fn start(options: Options) -> Result<Running, StartError> {
         },
     );
     let (stop, stopped) = watch::channel(false);
-    let state = Arc::new(AppState::new(Arc::clone(&gate), sources, base_url));
+    let state = Arc::new(AppState::new(Arc::clone(&gate), sources, base_url, metrics));
     let uses = tokio::spawn(write_uses(Arc::clone(&state), stopped.clone()));
-    let router = router(state);
+    let router = router(Arc::clone(&state), metrics_public);
     let server = tokio::spawn(server::run(listener, router, options.limits, stopped));
-    Ok(Running { address, new_token, gate, engine, server, uses, stop })
+    let drain_notice = options.limits.drain_notice;
+    Ok(Running { address, new_token, gate, engine, server, uses, stop, state, drain_notice })
 }
 
 /// What makes outside calls, once every target that is spelt out has been looked at: a typing error or a private
@@ -256,8 +264,13 @@ async fn write_uses(state: Arc<AppState>, mut stopped: watch::Receiver<bool>) {
 }
 
 impl Running {
-    /// Stops taking requests, drains what runs, hands back what is left, closes the store.
+    /// Says that it is about to stop, for as long as was asked for; then stops taking requests, drains what runs, hands
+    /// back what is left, closes the store.
     pub async fn stop(self) {
+        self.state.health.drain();
+        if !self.drain_notice.is_zero() {
+            tokio::time::sleep(self.drain_notice).await;
+        }
         let _ = self.stop.send(true);
         let mut server = self.server;
         if tokio::time::timeout(REQUESTS_DRAIN, &mut server).await.is_err() {

@@ -5,3 +5,6 @@ pub mod app;
 pub mod cli;
 pub mod config;
 mod http;
+pub mod metrics;
+#[doc(hidden)]
+pub mod parsers;

@@ -127,6 +127,7 @@ fn a_member_that_stands_twice_with_two_values_names_nothing() {
     for headers in [&form[..], &plain] {
         for (body, member) in [
             (r#"{"id":1,"id":2}"#, "id"),
+            (r#"{"id":1,"":2,"":3}"#, "\"\""),
             (r#"{"id":1,"data":{"email":"a","email":"b"}}"#, "data.email"),
             (r#"{"id":1,"items":[{"n":1},{"n":1,"n":"1"}]}"#, "items.1.n"),
         ] {

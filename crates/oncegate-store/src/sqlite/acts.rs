@@ -8,6 +8,7 @@ use super::row::{self, Extra};
 use super::transition::{Context, gone};
 use crate::StoreError;
 use crate::api::{ActCall, Acted, Renamed};
+use crate::observer;
 use crate::transition::{Rules, act};
 
 impl Context<'_> {
@@ -31,6 +32,7 @@ impl Context<'_> {
         self.history(stored.row, line, &call.actor)?;
         let subject = call.id.to_string();
         self.audit(call.id.workspace, &call.actor, line.kind, &subject, &call.reason, line.reason)?;
+        self.journal.note(observer::acted(&call.act));
         Ok(Acted::Written(Box::new(self.view(call.id)?.ok_or_else(|| gone(call.id))?)))
     }
 

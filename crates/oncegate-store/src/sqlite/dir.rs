@@ -3,8 +3,9 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FlockOperation, flock, statfs};
+use rustix::fs::{FlockOperation, flock};
 
+use super::disk::{FileSystem, Lasting};
 use crate::StoreError;
 
 /// The lock is held for as long as this lives.
@@ -14,10 +15,8 @@ pub(super) struct DataDir {
     _lock: File,
 }
 
-/// File system magic numbers (statfs(2)).
-const TMPFS: i64 = 0x0102_1994;
-const RAMFS: i64 = 0x8584_58f6;
-const OVERLAYFS: i64 = 0x794c_7630;
+/// The database's file in a data directory.
+pub(super) const DATABASE: &str = "oncegate.db";
 
 impl DataDir {
     pub(super) fn open(path: &Path, ephemeral: bool) -> Result<Self, StoreError> {
@@ -44,7 +43,11 @@ impl DataDir {
     }
 
     pub(super) fn database(&self) -> PathBuf {
-        self.path.join("oncegate.db")
+        self.path.join(DATABASE)
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
     }
 }
 
@@ -65,11 +68,9 @@ fn private_file(path: &Path) -> std::io::Result<File> {
 }
 
 fn volatile(path: &Path) -> rustix::io::Result<Option<&'static str>> {
-    #[allow(clippy::unnecessary_cast, reason = "the field's type differs between platforms")]
-    Ok(match statfs(path)?.f_type as i64 {
-        TMPFS => Some("tmpfs (memory)"),
-        RAMFS => Some("ramfs (memory)"),
-        OVERLAYFS => Some("an overlay (a container's own layer)"),
-        _ => None,
+    let kind = FileSystem::of(path)?;
+    Ok(match kind.lasting {
+        Lasting::No(why) => Some(why),
+        Lasting::Yes | Lasting::Network | Lasting::Unknown => None,
     })
 }

@@ -15,6 +15,7 @@ use crate::StoreError;
 use crate::api::{
     AdmitCall, AdmitEvent, Admitted, ClaimCall, DeliveryRow, Page, Payload, Target, UnverifiedCall,
 };
+use crate::observer::Happened;
 
 /// A request on its way in.
 struct Arrival<'a> {
@@ -64,9 +65,9 @@ impl Context<'_> {
         let key = match &event.identity {
             Ok(key) => key.clone(),
             Err(why) => {
-                return Ok(Admitted::Rejected {
-                    delivery: self.keep_rejected(arrival, &finish::cut(why), None)?,
-                });
+                self.journal.note(Happened::Delivered("rejected"));
+                let delivery = self.keep_rejected(arrival, &finish::cut(why), None)?;
+                return Ok(Admitted::Rejected { delivery });
             }
         };
         let claimed = self.claim(&ClaimCall {
@@ -93,6 +94,7 @@ impl Context<'_> {
                 // What waits already is not made to wait twice.
                 match claimed.changed {
                     true => {
+                        self.journal.note(Happened::Delivered("accepted"));
                         self.note_arrival(call, "accepted", None, id)?;
                         Ok(Admitted::Accepted { id })
                     }
@@ -120,6 +122,7 @@ impl Context<'_> {
         reason: Option<&str>,
         claim: ClaimRef,
     ) -> Result<(), StoreError> {
+        self.journal.note(Happened::Delivered("duplicate"));
         let noted: u32 = self
             .db
             .prepare_cached("SELECT count(*) FROM deliveries WHERE claim_id = ?1 AND verdict = 'duplicate'")?
@@ -182,6 +185,7 @@ impl Context<'_> {
 
     /// Each body that the claim was stopped for is kept once.
     fn keep_mismatch(&self, arrival: &Arrival<'_>, reason: &str, claim: ClaimRef) -> Result<(), StoreError> {
+        self.journal.note(Happened::Delivered("mismatch"));
         let known = self
             .db
             .prepare_cached(
@@ -233,6 +237,7 @@ impl Context<'_> {
     /// Keeps the newest of each source; a flood of forged requests pushes out only what else came to its source. The
     /// first of equal bodies stays as it came: its signature is judged as of its arrival.
     pub(super) fn keep_unverified(&self, call: &UnverifiedCall) -> Result<i64, StoreError> {
+        self.journal.note(Happened::Delivered("unverified"));
         let hash = key::sha256(&call.body);
         let known = self
             .db

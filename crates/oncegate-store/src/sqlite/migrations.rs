@@ -11,10 +11,15 @@ const STEPS: [&str; 2] = [
     include_str!("../../migrations/sqlite/0002_gate.sql"),
 ];
 
+/// The newest schema that this program knows.
+pub(super) fn known() -> i64 {
+    STEPS.len() as i64
+}
+
 /// Brings the file to the newest schema, one step per transaction.
 pub(super) fn migrate(connection: &mut Connection, path: &Path) -> Result<(), StoreError> {
     let found: i64 = connection.pragma_query_value(None, "user_version", |r| r.get(0))?;
-    let known = STEPS.len() as i64;
+    let known = known();
     if found > known {
         return Err(StoreError::Newer { path: path.to_owned(), found, known });
     }

@@ -4,7 +4,9 @@
 mod access;
 mod acts;
 mod dir;
+mod disk;
 mod family;
+mod inspect;
 mod intake;
 mod migrations;
 mod notices;
@@ -19,6 +21,9 @@ mod steps;
 mod store;
 mod transition;
 mod upkeep;
+mod vitals;
 mod writer;
 
+pub use disk::{Backup, FileSystem, Lasting, database_bytes, newest_backup, permissions, sync_time};
+pub use inspect::{Inspection, inspect};
 pub use store::{Options, Settings, SqliteStore};

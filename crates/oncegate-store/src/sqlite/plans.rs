@@ -19,11 +19,12 @@ use rusqlite::Connection;
 use rusqlite::trace::{TraceEvent, TraceEventCodes};
 
 use super::transition::Context;
-use super::{intake, migrations, nudges, queries, row, schema_meta, upkeep};
+use super::{intake, migrations, nudges, queries, row, schema_meta, upkeep, vitals};
 use crate::api::{
     ActCall, AdmitCall, AdmitEvent, ClaimCall, DefaultPolicies, Filter, FinishCall, Payload, PolicyBook,
     Release, StepBegin, StepEnd, StepOutcome, Target, UnverifiedCall, Workspace,
 };
+use crate::observer::Journal;
 
 const NOW: Now = Now { wall: Timestamp::from_secs(1_767_607_200), lease: LeaseInstant(0) };
 const BOOT: Boot = Boot(1);
@@ -104,7 +105,16 @@ fn claim_call(key: &str, start: Start) -> ClaimCall {
 /// One claim through everything that can happen to it.
 fn live_a_life(db: &Connection, secret: &StoreSecret) {
     let policies: Arc<dyn PolicyBook> = Arc::new(DefaultPolicies::default());
-    let cx = Context { db, secret, policies: &policies, now: NOW, boot: BOOT, clock_is_doubtful: false };
+    let journal = Journal::new(Arc::new(()));
+    let cx = Context {
+        db,
+        secret,
+        policies: &policies,
+        now: NOW,
+        boot: BOOT,
+        clock_is_doubtful: false,
+        journal: &journal,
+    };
     let caller = || Start::Now(Holder::Caller { run_id: Some(RunId::try_from("run").unwrap()) });
     let held = cx.claim(&claim_call("k", caller())).unwrap().unwrap();
     cx.claim(&claim_call("k", caller())).unwrap();
@@ -125,11 +135,12 @@ fn live_a_life(db: &Connection, secret: &StoreSecret) {
     let later = Now { lease: LeaseInstant(3_600_000), ..NOW };
     Context { now: later, ..cx }.claim(&claim_call("taker", caller())).unwrap();
     family_and_hooks(&cx);
+    vitals::probe(db, NOW).unwrap();
     admit(&cx);
     read_all(db);
     let years = Now { wall: NOW.wall.after(std::time::Duration::from_secs(3 * 366 * 86_400)), ..NOW };
     Context { now: NOW, ..cx }.claim(&claim_call("k2", Start::Queue)).unwrap();
-    upkeep::reap(db, years, 100).unwrap();
+    upkeep::reap(db, years, 100, &journal).unwrap();
 }
 
 fn family_and_hooks(cx: &Context<'_>) {
@@ -221,6 +232,7 @@ fn read_all(db: &Connection) {
     queries::audit(db, WS, None, 10).unwrap();
     queries::due(db, NOW, BOOT, 10).unwrap();
     upkeep::next_due(db).unwrap();
+    vitals::read(db, Path::new("."), NOW, BOOT).unwrap();
     intake::rejected(db, WS, None, 10).unwrap();
     intake::parked(db, WS, None, 10).unwrap();
     nudges::due(db, NOW, 10).unwrap();

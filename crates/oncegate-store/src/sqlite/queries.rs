@@ -15,7 +15,7 @@ use crate::api::{AuditRow, ClaimView, Due, Filter, HistoryRow, Page, Payload, Wo
 
 /// The list a row stands in, in SQL: the same answer as [`oncegate_core::inbox::list_of`], which the conformance
 /// suite compares on random rows. `?2` is the lease clock, `?3` the wall clock past which a start is a clock problem.
-const LIST_OF: &str = "CASE \
+pub(super) const LIST_OF: &str = "CASE \
     WHEN c.processing_state = 'processing' AND (c.processing_started_at > ?3 \
         OR (c.lease_expires <= ?2 AND c.due_at IS NULL)) THEN 'stuck' \
     WHEN c.processing_state = 'error' THEN 'error' \

@@ -244,7 +244,8 @@ pub(super) fn update(
 ) -> Result<(), StoreError> {
     let mut statement = db.prepare_cached(
         "UPDATE claims SET processing_state = :state, version = version + 1, attempt = :attempt, \
-         generation = :generation, resets = :resets, steps_since = :steps_since, key_generation = :key_generation, fingerprint = :fingerprint, record = :record, \
+         generation = :generation, resets = :resets, steps_since = :steps_since, key_generation = :key_generation, \
+         fingerprint = :fingerprint, record = :record, \
          record_hash = :record_hash, retries_used = :retries, stale_retries_used = :stale_retries, \
          resumes_used = :resumes, step_succeeded = :succeeded, step_unknown = :unknown, flow = :flow, \
          dismissed = :dismissed, opened_at = :opened, due_at = :due, holder = :holder, boot = :boot, \

@@ -1,12 +1,12 @@
 //! Step memory: one row per call, written before it is sent.
 
-use oncegate_core::time::Now;
 use rusqlite::{Connection, Row, params};
 
 use super::row::{self, Extra, ts};
 use super::transition::Context;
 use crate::StoreError;
 use crate::api::{StepBegin, StepCall, StepEnd, StepOutcome};
+use crate::observer::{self, Happened};
 use crate::transition::step;
 
 impl Context<'_> {
@@ -57,6 +57,9 @@ impl Context<'_> {
         if learnt == 0 {
             return Ok(holds);
         }
+        if let Some(ended) = observer::step_ended(end.outcome) {
+            self.journal.note(ended);
+        }
         let some_unknown = step::asks_for_unknown(before, end.outcome) && has_unknown(self.db, stored.row)?;
         let writes = step::ended(before, end, some_unknown, self.now);
         if let Some(line) = &writes.late {
@@ -67,18 +70,22 @@ impl Context<'_> {
         }
         Ok(holds)
     }
-}
 
-/// A new attempt begins: whatever an earlier one sent without hearing back is unknown from now on.
-pub(super) fn give_up_in_flight(db: &Connection, claim_row: i64, now: Now) -> Result<bool, StoreError> {
-    let given_up = db
-        .prepare_cached(
-            "UPDATE step_calls SET outcome = 'unknown', finished_at = ?2, \
-             note = 'the attempt ended before an answer was written down' \
-             WHERE claim_row = ?1 AND outcome = 'in_flight'",
-        )?
-        .execute(params![claim_row, now.wall.as_millis()])?;
-    Ok(given_up > 0)
+    /// A new attempt begins: whatever an earlier one sent without hearing back is unknown from now on.
+    pub(super) fn give_up_in_flight(&self, claim_row: i64) -> Result<bool, StoreError> {
+        let given_up = self
+            .db
+            .prepare_cached(
+                "UPDATE step_calls SET outcome = 'unknown', finished_at = ?2, \
+                 note = 'the attempt ended before an answer was written down' \
+                 WHERE claim_row = ?1 AND outcome = 'in_flight'",
+            )?
+            .execute(params![claim_row, self.now.wall.as_millis()])?;
+        for _ in 0..given_up {
+            self.journal.note(Happened::StepEnded("unknown"));
+        }
+        Ok(given_up > 0)
+    }
 }
 
 /// Whether some step's effect is unknown. One that succeeded on a later call is known, whatever came before.

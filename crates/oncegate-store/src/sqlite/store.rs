@@ -18,7 +18,7 @@ use super::dir::DataDir;
 use super::readers::Readers;
 use super::transition::{self, Context};
 use super::writer::{Manner, Writer};
-use super::{access, intake, migrations, queries, row, schema_meta, upkeep};
+use super::{access, intake, migrations, queries, row, schema_meta, upkeep, vitals};
 use crate::StoreError;
 use crate::access::{Access, ApiToken, NewToken, WorkspaceRow};
 use crate::api::{
@@ -26,6 +26,8 @@ use crate::api::{
     FinishCall, HistoryRow, Page, PolicyBook, Renamed, StepBegin, StepEnd, Store, UnverifiedCall, Work,
 };
 use crate::clock::{Clock, LeaseClock};
+use crate::observer::{Happened, Journal, Observer};
+use crate::vitals::Vitals;
 
 /// How to open a store.
 #[derive(Clone)]
@@ -58,7 +60,7 @@ pub struct SqliteStore {
     shared: Arc<Shared>,
     writer: Arc<Writer>,
     pub(super) readers: Readers,
-    _dir: DataDir,
+    dir: DataDir,
 }
 
 struct Shared {
@@ -67,6 +69,9 @@ struct Shared {
     clock: Arc<dyn Clock>,
     lease: LeaseClock,
     policies: Arc<dyn PolicyBook>,
+    journal: Arc<Journal>,
+    /// One tick at a time: two would find the same clock set back, and move what is due twice.
+    ticking: tokio::sync::Mutex<()>,
 }
 
 impl Shared {
@@ -82,6 +87,7 @@ impl Shared {
             now: self.now(),
             boot: self.boot,
             clock_is_doubtful: self.lease.is_doubtful(self.clock.read()),
+            journal: &self.journal,
         }
     }
 }
@@ -95,6 +101,18 @@ impl SqliteStore {
     /// # Errors
     /// The directory cannot be used, is locked, is not on a lasting disk, or was written by a newer version.
     pub fn open(dir: &Path, options: &Options) -> Result<Self, StoreError> {
+        Self::open_observed(dir, options, Arc::new(()))
+    }
+
+    /// The same; what is committed is told to `observer`.
+    ///
+    /// # Errors
+    /// Those of [`SqliteStore::open`].
+    pub fn open_observed(
+        dir: &Path,
+        options: &Options,
+        observer: Arc<dyn Observer>,
+    ) -> Result<Self, StoreError> {
         let dir = DataDir::open(dir, options.ephemeral)?;
         let path = dir.database();
         let mut db = connect(&path)?;
@@ -112,8 +130,11 @@ impl SqliteStore {
             clock: Arc::clone(&options.clock),
             lease: LeaseClock::resume(meta.lease, reading, meta.last_wall),
             policies: Arc::clone(&options.policies),
+            journal: Arc::new(Journal::new(observer)),
+            ticking: tokio::sync::Mutex::default(),
         };
-        Ok(Self { shared: Arc::new(shared), writer: Arc::new(Writer::start(db)?), readers, _dir: dir })
+        let writer = Writer::start(db, Arc::clone(&options.clock), Arc::clone(&shared.journal))?;
+        Ok(Self { shared: Arc::new(shared), writer: Arc::new(writer), readers, dir })
     }
 
     /// What the writer's connection really runs with.
@@ -150,7 +171,7 @@ fn connect(path: &Path) -> Result<Connection, StoreError> {
     if mode != "wal" {
         return Err(at(format!("the file system cannot do write-ahead logging (journal mode stays {mode})")));
     }
-    db.pragma_update(None, "synchronous", "FULL")?;
+    be_durable(&db)?;
     db.pragma_update(None, "foreign_keys", true)?;
     // Checkpoints write whole pages in random order; fewer, larger ones cost less than many small ones.
     db.pragma_update(None, "wal_autocheckpoint", 20_000)?;
@@ -159,6 +180,11 @@ fn connect(path: &Path) -> Result<Connection, StoreError> {
     db.busy_timeout(std::time::Duration::from_secs(5))?;
     db.set_prepared_statement_cache_capacity(128);
     Ok(db)
+}
+
+/// An `Ok` of the store means synced to disk.
+pub(super) fn be_durable(db: &Connection) -> Result<(), StoreError> {
+    Ok(db.pragma_update(None, "synchronous", "FULL")?)
 }
 
 /// Otherwise SQLite plans a prepared statement anew for every value bound to it, to see whether a partial index fits
@@ -345,12 +371,15 @@ impl Store for SqliteStore {
     }
 
     async fn tick(&self) -> Result<(), StoreError> {
+        let _one = self.shared.ticking.lock().await;
         let reading = self.shared.clock.read();
         let ticked = self.shared.lease.tick(reading);
+        let journal = Arc::clone(&self.shared.journal);
         let written = self
             .transact(Manner::TELLING, move |cx| {
                 if !ticked.set_back.is_zero() {
                     upkeep::shift_due(cx.db, ticked.set_back, reading.wall)?;
+                    journal.note(Happened::SetBack(ticked.set_back));
                 }
                 if ticked.set_back > limits::CLOCK_SLACK {
                     let words = notice::clock_set_back(ticked.set_back);
@@ -372,9 +401,23 @@ impl Store for SqliteStore {
     async fn reap(&self, limit: u32) -> Result<u64, StoreError> {
         self.transact(Manner::ASKING, move |cx| match cx.clock_is_doubtful {
             true => Ok(0),
-            false => upkeep::reap(cx.db, cx.now, limit),
+            false => upkeep::reap(cx.db, cx.now, limit, cx.journal),
         })
         .await
+    }
+
+    async fn vitals(&self) -> Result<Vitals, StoreError> {
+        let (shared, dir) = (Arc::clone(&self.shared), self.dir.path().to_owned());
+        self.readers
+            .read(move |db| {
+                let clock_is_doubtful = shared.lease.is_doubtful(shared.clock.read());
+                Ok(Vitals { clock_is_doubtful, ..vitals::read(db, &dir, shared.now(), shared.boot)? })
+            })
+            .await
+    }
+
+    async fn probe(&self) -> Result<(), StoreError> {
+        self.transact(Manner::ASKING, |cx| vitals::probe(cx.db, cx.now)).await
     }
 
     async fn close(&self) {

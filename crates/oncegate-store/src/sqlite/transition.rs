@@ -18,6 +18,7 @@ use super::family::Above;
 use super::row::{self, Extra, Stored};
 use crate::StoreError;
 use crate::api::{ClaimCall, ClaimView, Claimed, FinishCall, Payload, PolicyBook, Target};
+use crate::observer::{self, Journal};
 use crate::transition::claim::{self, Keep, Loaded, Pruned};
 use crate::transition::notice::{self, Made};
 use crate::transition::{Line, Rules, family, finish};
@@ -30,6 +31,8 @@ pub(super) struct Context<'a> {
     pub(super) now: Now,
     pub(super) boot: Boot,
     pub(super) clock_is_doubtful: bool,
+    /// What to tell whoever counts, once this is committed.
+    pub(super) journal: &'a Journal,
 }
 
 /// Where a new claim would go.
@@ -75,7 +78,7 @@ impl Context<'_> {
         let mut writes = claim::claim(&Rules::CORE, &loaded, call, name, &policy, self.now);
 
         if let (true, Some(stored)) = (writes.give_up_steps, &stored)
-            && super::steps::give_up_in_flight(self.db, stored.row, self.now)?
+            && self.give_up_in_flight(stored.row)?
         {
             writes.steps_were_given_up();
         }
@@ -123,6 +126,9 @@ impl Context<'_> {
             (Decision::Run(_), Some(view)) => Some(self.secret.token(id, view.claim.fence())),
             _ => None,
         };
+        if let Some(counts) = observer::decided(call, &decision, changed) {
+            self.journal.note(counts);
+        }
         let note = notice::told(&notices);
         Ok(Some(Claimed { decision, view, changed, id, token, note, now: self.now }))
     }
@@ -313,6 +319,7 @@ impl Context<'_> {
             Some(line) => self.history(stored.row, line, &call.actor)?,
             None => {}
         }
+        self.journal.note(observer::finished(&call.call, writes.answer));
         let view = self.view(call.id)?.ok_or_else(|| gone(call.id))?;
         Ok(Some((writes.answer, view)))
     }

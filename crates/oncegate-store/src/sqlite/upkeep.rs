@@ -8,6 +8,7 @@ use rusqlite::{Connection, params};
 
 use super::row;
 use crate::StoreError;
+use crate::observer::{Happened, Journal};
 
 /// Leaves the hash of a key and when it was done.
 pub(super) fn remember_pruned(
@@ -42,38 +43,45 @@ pub(super) fn shift_due(db: &Connection, back: Duration, now: Timestamp) -> Resu
 ///
 /// Of each kind at most `limit` rows go; the answer is the number of the kind of which most went, so that `limit`
 /// means that there may be more.
-pub(super) fn reap(db: &Connection, now: Now, limit: u32) -> Result<u64, StoreError> {
-    let mut most = reap_claims(db, now, limit)?;
-    for (sql, kept_for) in REAPED {
+pub(super) fn reap(db: &Connection, now: Now, limit: u32, journal: &Journal) -> Result<u64, StoreError> {
+    let mut most = reap_claims(db, now, limit, journal)?;
+    for (kind, sql, kept_for) in REAPED {
         let cut = now.wall.before(kept_for).as_millis();
         let rows = db.prepare_cached(sql)?.execute(params![cut, limit])?;
         most = most.max(rows as u64);
+        journal.note(Happened::Reaped(kind, rows as u64));
     }
     Ok(most)
 }
 
-/// What goes by its date alone; `?1` is the date before which it goes, `?2` how many rows may.
-const REAPED: [(&str, Duration); 5] = [
+/// What goes by its date alone, with the word it is counted under; `?1` is the date before which it goes, `?2` how many
+/// rows may.
+const REAPED: [(&str, &str, Duration); 5] = [
     (
+        "hashes",
         "DELETE FROM pruned WHERE claim_id IN (SELECT claim_id FROM pruned WHERE pruned_at < ?1 LIMIT ?2)",
         limits::PRUNED_KEPT_FOR,
     ),
     (
+        "record_runs",
         "DELETE FROM record_runs WHERE (record_hash, automation_id, at, claim_id, attempt) IN \
          (SELECT record_hash, automation_id, at, claim_id, attempt FROM record_runs WHERE at < ?1 LIMIT ?2)",
         Duration::from_secs(86_400),
     ),
     (
+        "unverified",
         "DELETE FROM deliveries WHERE id IN \
          (SELECT id FROM deliveries WHERE verdict = 'unverified' AND received_at < ?1 LIMIT ?2)",
         limits::UNVERIFIED_KEPT_FOR,
     ),
     (
+        "released_bodies",
         "UPDATE deliveries SET headers = NULL, body = NULL, body_hash = NULL WHERE id IN \
          (SELECT id FROM deliveries WHERE verdict = 'released' AND body IS NOT NULL AND settled_at < ?1 LIMIT ?2)",
         limits::RELEASED_BODY_KEPT_FOR,
     ),
     (
+        "other_environment",
         "DELETE FROM deliveries WHERE id IN (SELECT id FROM deliveries \
          WHERE parked IS NOT NULL AND verdict = 'rejected' AND last_at < ?1 LIMIT ?2)",
         limits::OTHER_ENVIRONMENT_KEPT_FOR,
@@ -81,7 +89,7 @@ const REAPED: [(&str, Duration); 5] = [
 ];
 
 /// What somebody still has to look at stays, with its bodies, however old it is.
-fn reap_claims(db: &Connection, now: Now, limit: u32) -> Result<u64, StoreError> {
+fn reap_claims(db: &Connection, now: Now, limit: u32, journal: &Journal) -> Result<u64, StoreError> {
     let mut due = db.prepare_cached(
         "SELECT id, claim_id, done_at FROM claims WHERE retain_until <= ?1 AND mismatch_at IS NULL AND late_at IS NULL \
          ORDER BY retain_until LIMIT ?2",
@@ -103,6 +111,7 @@ fn reap_claims(db: &Connection, now: Now, limit: u32) -> Result<u64, StoreError>
         }
         remember_pruned(db, id, *done_at, now)?;
         db.prepare_cached("DELETE FROM claims WHERE id = ?1")?.execute([row])?;
+        journal.note(Happened::Reaped("claims", 1));
     }
     Ok((limit as usize - room).max(rows.len()) as u64)
 }

@@ -7,7 +7,9 @@ use rusqlite::{Connection, TransactionBehavior};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::StoreError;
+use crate::clock::Clock;
 use crate::failpoint;
+use crate::observer::Journal;
 
 /// Most calls in one transaction: bounds how long the first of them waits for the last.
 const BATCH_MAX: usize = 256;
@@ -90,11 +92,15 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    pub(super) fn start(connection: Connection) -> Result<Self, StoreError> {
+    pub(super) fn start(
+        connection: Connection,
+        clock: Arc<dyn Clock>,
+        journal: Arc<Journal>,
+    ) -> Result<Self, StoreError> {
         let (queue, jobs) = mpsc::channel(QUEUE_MAX);
         let thread = std::thread::Builder::new()
             .name("store-writer".into())
-            .spawn(move || run(connection, jobs))
+            .spawn(move || Desk { connection, clock, journal }.run(jobs))
             .map_err(|e| StoreError::Database(e.to_string()))?;
         Ok(Self { queue: Some(queue).into(), thread: Some(thread).into() })
     }
@@ -138,54 +144,69 @@ fn lock<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-fn run(mut connection: Connection, mut jobs: mpsc::Receiver<Box<dyn Job>>) {
-    while let Some(first) = jobs.blocking_recv() {
-        let mut batch = vec![first];
-        while batch.len() < BATCH_MAX
-            && let Ok(job) = jobs.try_recv()
-        {
-            batch.push(job);
-        }
-        match guarded(&mut connection, &mut batch) {
-            Ok(()) => batch.into_iter().for_each(|job| job.answer(Ok(()))),
-            Err(error) if batch.len() == 1 => {
-                batch.into_iter().for_each(|job| job.answer(Err(error.clone())))
+/// What the writer's thread works with.
+struct Desk {
+    connection: Connection,
+    clock: Arc<dyn Clock>,
+    journal: Arc<Journal>,
+}
+
+impl Desk {
+    fn run(mut self, mut jobs: mpsc::Receiver<Box<dyn Job>>) {
+        while let Some(first) = jobs.blocking_recv() {
+            let mut batch = vec![first];
+            while batch.len() < BATCH_MAX
+                && let Ok(job) = jobs.try_recv()
+            {
+                batch.push(job);
             }
-            // One bad call must not fail its neighbours: each again, by itself.
-            Err(_) => {
-                for job in batch {
-                    let mut alone = [job];
-                    let fate = guarded(&mut connection, &mut alone);
-                    let [job] = alone;
-                    job.answer(fate);
+            match self.guarded(&mut batch) {
+                Ok(()) => batch.into_iter().for_each(|job| job.answer(Ok(()))),
+                Err(error) if batch.len() == 1 => {
+                    self.journal.failed(&error);
+                    batch.into_iter().for_each(|job| job.answer(Err(error.clone())));
+                }
+                // One bad call must not fail its neighbours: each again, by itself.
+                Err(_) => {
+                    for job in batch {
+                        let mut alone = [job];
+                        let fate = self.guarded(&mut alone).inspect_err(|error| self.journal.failed(error));
+                        let [job] = alone;
+                        job.answer(fate);
+                    }
                 }
             }
         }
+        // Leaves one file behind instead of three; failing to is harmless.
+        let _ = self.connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)");
     }
-    // Leaves one file behind instead of three; failing to is harmless.
-    let _ = connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)");
-}
 
-/// A fault in one call must not end the writer, and with it the gate.
-fn guarded(connection: &mut Connection, batch: &mut [Box<dyn Job>]) -> Result<(), StoreError> {
-    let committed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| commit(connection, batch)));
-    committed.unwrap_or_else(|_| {
-        Err(StoreError::Inconsistent("a call panicked; its transaction was undone".into()))
-    })
-}
+    /// A fault in one call must not end the writer, and with it the gate.
+    fn guarded(&mut self, batch: &mut [Box<dyn Job>]) -> Result<(), StoreError> {
+        let committed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.commit(batch)));
+        let fate = committed.unwrap_or_else(|_| {
+            Err(StoreError::Inconsistent("a call panicked; its transaction was undone".into()))
+        });
+        fate.inspect_err(|_| self.journal.undone())
+    }
 
-fn commit(connection: &mut Connection, batch: &mut [Box<dyn Job>]) -> Result<(), StoreError> {
-    let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    // Asked here, after the wait for the transaction, so that "before its turn" means what it says.
-    for job in batch.iter_mut().filter(|job| !job.is_abandoned()) {
-        job.apply(&tx)?;
+    fn commit(&mut self, batch: &mut [Box<dyn Job>]) -> Result<(), StoreError> {
+        let begun = self.clock.read().monotonic;
+        let tx = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let mut calls = 0;
+        // Asked here, after the wait for the transaction, so that "before its turn" means what it says.
+        for job in batch.iter_mut().filter(|job| !job.is_abandoned()) {
+            job.apply(&tx)?;
+            calls += 1;
+        }
+        for (before, _) in batch.iter().filter_map(|job| job.places()) {
+            failpoint::hit(before);
+        }
+        tx.commit()?;
+        self.journal.committed(calls, self.clock.read().monotonic.saturating_sub(begun));
+        for (_, after) in batch.iter().filter_map(|job| job.places()) {
+            failpoint::hit(after);
+        }
+        Ok(())
     }
-    for (before, _) in batch.iter().filter_map(|job| job.places()) {
-        failpoint::hit(before);
-    }
-    tx.commit()?;
-    for (_, after) in batch.iter().filter_map(|job| job.places()) {
-        failpoint::hit(after);
-    }
-    Ok(())
 }

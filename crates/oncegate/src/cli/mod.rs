@@ -1,17 +1,26 @@
 //! The program's verbs. What a person reads goes to stdout, what the machine has to tell to stderr.
 
 mod check;
+mod client;
+mod completions;
 mod demo;
+mod doctor;
+mod ending;
+mod key;
 mod lab;
+mod logs;
 mod serve;
+mod term;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
+
+use ending::{Exit, Failure};
 
 /// A self-hosted gate that makes business automations run once.
 #[derive(Debug, Parser)]
-#[command(name = "oncegate", version, about, disable_help_subcommand = true)]
+#[command(name = "oncegate", version, about, disable_help_subcommand = true, after_help = Exit::TABLE)]
 struct Cli {
     #[command(subcommand)]
     verb: Verb,
@@ -20,43 +29,64 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Verb {
     /// Run the gate.
+    #[command(after_help = "Example:\n  oncegate serve --config oncegate.yaml --data oncegate-data")]
     Serve(serve::Args),
     /// Check a configuration without starting anything.
+    #[command(after_help = "Example:\n  oncegate check --config oncegate.yaml")]
     Check(check::Args),
+    /// Look whether the gate, its disk, its clock and its configuration are well; changes nothing.
+    #[command(after_help = "Example:\n  oncegate doctor --config oncegate.yaml")]
+    Doctor(doctor::Args),
+    #[command(flatten)]
+    Client(client::Verb),
+    /// What key a sample would get.
+    #[command(after_help = "Example:\n  oncegate key preview --source contact-form sample.json")]
+    Key(key::Args),
     /// See one webhook become one effect while the gate is killed under it (a few seconds).
+    #[command(after_help = "Example:\n  oncegate demo")]
     Demo(demo::Args),
+    /// Print what a shell needs to complete verbs and flags.
+    #[command(
+        after_help = "Example:\n  oncegate completions bash > ~/.local/share/bash-completion/completions/oncegate"
+    )]
+    Completions(completions::Args),
     /// Parts of the demo and of the tests: a receiver that counts, a sender that repeats.
     #[command(hide = true)]
     Lab(lab::Args),
 }
 
-/// Runs the program. Exit status 0: done; 1: it failed, stderr says why; 2: the command line is wrong.
+/// Runs the program. Its exit status is one of [`Exit`], or that of the command it ran.
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
-        Err(e) => return fail(&format!("cannot start: {e}")),
+        Err(e) => return fail(&Failure::from(format!("cannot start: {e}"))),
     };
-    let ended = runtime.block_on(async {
-        match cli.verb {
-            Verb::Serve(args) => serve::run(args).await,
-            Verb::Check(args) => check::run(&args),
-            Verb::Demo(args) => demo::run(args).await,
-            Verb::Lab(args) => lab::run(args).await,
-        }
-    });
-    match ended {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(message) => fail(&message),
+    match runtime.block_on(run(cli.verb)) {
+        Ok(status) => ExitCode::from(status),
+        Err(failure) => fail(&failure),
     }
 }
 
-#[expect(clippy::print_stderr, reason = "the last word of a command that failed")]
-fn fail(message: &str) -> ExitCode {
-    eprintln!("oncegate: {message}");
-    ExitCode::FAILURE
+async fn run(verb: Verb) -> Result<u8, Failure> {
+    match verb {
+        Verb::Client(verb) => return client::run(verb).await,
+        Verb::Key(args) => return key::run(args),
+        Verb::Completions(args) => completions::run(&args, Cli::command()),
+        Verb::Serve(args) => serve::run(args).await?,
+        Verb::Check(args) => check::run(&args)?,
+        Verb::Doctor(args) => doctor::run(&args).await?,
+        Verb::Demo(args) => demo::run(args).await?,
+        Verb::Lab(args) => lab::run(args).await?,
+    }
+    Ok(0)
 }
 
+#[expect(clippy::print_stderr, reason = "the last word of a command that failed")]
+fn fail(failure: &Failure) -> ExitCode {
+    eprintln!("oncegate: {}", failure.message);
+    ExitCode::from(failure.exit as u8)
+}
 /// Prints a line for people. A closed pipe ends quietly, as it does for other tools.
 fn say(line: impl std::fmt::Display) {
     use std::io::Write;

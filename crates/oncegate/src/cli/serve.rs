@@ -1,15 +1,17 @@
 //! `oncegate serve`: run the gate until it is told to stop.
 
-use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
+use oncegate_core::limits;
+use oncegate_core::policy::parse_duration;
 use oncegate_core::secret::Secret;
 use oncegate_store::clock::SystemClock;
 use tokio::signal::unix::{SignalKind, signal};
-use tracing_subscriber::EnvFilter;
 
+use super::logs;
 use crate::app::{self, Options};
 use crate::config::{self, Config, ProcessEnvironment};
 use crate::http::server;
@@ -37,6 +39,13 @@ pub(super) struct Args {
     /// What is logged to stderr, e.g. `info` or `oncegate=debug`.
     #[arg(long, env = "ONCEGATE_LOG", default_value = "info")]
     log: String,
+    /// How the log is written: text for people, json for collectors, one object a line.
+    #[arg(long, env = "ONCEGATE_LOG_FORMAT", default_value = "text")]
+    log_format: logs::Format,
+    /// How long /readyz says that the gate is about to stop before it takes no more requests, e.g. `5s`: as long as
+    /// what sends to it needs to notice.
+    #[arg(long, env = "ONCEGATE_DRAIN_NOTICE", default_value = "0s", value_parser = notice)]
+    drain_notice: Duration,
 }
 
 /// A token from the environment; does not print.
@@ -57,12 +66,7 @@ impl std::str::FromStr for Token {
 }
 
 pub(super) async fn run(args: Args) -> Result<(), String> {
-    let filter = EnvFilter::try_new(&args.log).map_err(|e| format!("--log: {e}"))?;
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal())
-        .init();
+    logs::start(&args.log, args.log_format)?;
     // Listened for before anything can run, so that no signal is missed.
     let mut terminate = signal(SignalKind::terminate()).map_err(|e| e.to_string())?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(|e| e.to_string())?;
@@ -77,7 +81,7 @@ pub(super) async fn run(args: Args) -> Result<(), String> {
         admin_token: args.admin_token.map(|t| t.0),
         clock: Arc::new(SystemClock::new()),
         max_bytes: None,
-        limits: app::Limits::default(),
+        limits: app::Limits { drain_notice: args.drain_notice, ..app::Limits::default() },
     };
     let running = app::start(options).await.map_err(|e| e.to_string())?;
     match &running.new_token {
@@ -123,6 +127,14 @@ fn data_dir(store: Option<&str>, data: Option<PathBuf>) -> Result<PathBuf, Strin
         )),
         (Some(dir), _) | (None, Some(dir)) => Ok(dir),
         (None, None) => Ok("oncegate-data".into()),
+    }
+}
+
+fn notice(text: &str) -> Result<Duration, String> {
+    let notice = parse_duration(text).map_err(|e| e.to_string())?;
+    match notice <= limits::DRAIN_NOTICE_MAX {
+        true => Ok(notice),
+        false => Err(format!("at most {} s", limits::DRAIN_NOTICE_MAX.as_secs())),
     }
 }
 

@@ -31,6 +31,8 @@ pub(super) struct File {
     pub(super) outgoing: OutgoingFile,
     #[serde(default)]
     pub(super) runner: RunnerFile,
+    #[serde(default)]
+    pub(super) metrics: MetricsFile,
 }
 
 #[derive(Default, Deserialize)]
@@ -45,6 +47,13 @@ pub(super) struct OutgoingFile {
 pub(super) struct RunnerFile {
     #[serde(default)]
     pub(super) concurrency: Option<Spanned<usize>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct MetricsFile {
+    #[serde(default)]
+    pub(super) public: bool,
 }
 
 #[derive(Deserialize)]

@@ -39,6 +39,8 @@ pub struct Config {
     pub allow_private: Vec<PrivateAllowance>,
     /// Claims worked on at the same time.
     pub concurrency: Option<usize>,
+    /// Whether `/metrics` answers without a token.
+    pub metrics_public: bool,
 }
 
 /// One webhook endpoint.
@@ -86,6 +88,24 @@ impl std::fmt::Display for ConfigError {
             (None, _) => write!(f, "{file}: {}", self.message),
         }
     }
+}
+
+/// Reads the secret that a file holds; relative paths begin where the program was started.
+///
+/// # Errors
+/// The file cannot be read, or is blank.
+pub fn secret_file(path: &str) -> Result<Secret, String> {
+    secrets::Secrets { environment: &ProcessEnvironment, base: Path::new("") }
+        .resolve(&format!("file:{path}"))
+}
+
+/// Reads the body of a sample, as a sender would send it.
+///
+/// # Errors
+/// It cannot be read.
+pub fn sample_file(path: &Path) -> Result<Vec<u8>, String> {
+    #[expect(clippy::disallowed_methods, reason = "this is where files are read")]
+    std::fs::read(path).map_err(|e| format!("the sample {} cannot be read: {e}", path.display()))
 }
 
 /// Reads a file.
@@ -149,6 +169,7 @@ pub fn parse(text: &str, path: &Path, environment: &dyn Environment) -> Result<C
         renamed,
         allow_private: file.outgoing.allow_private,
         concurrency: file.runner.concurrency.map(|n| n.value),
+        metrics_public: file.metrics.public,
     })
 }
 

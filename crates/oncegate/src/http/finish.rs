@@ -168,7 +168,7 @@ fn seconds(text: &str) -> Option<Duration> {
 
 /// Notes come from anywhere and go into terminals and lists: no character in one may move the cursor, begin a line or
 /// turn the direction of what follows.
-fn without_controls(text: &str) -> String {
+pub(crate) fn without_controls(text: &str) -> String {
     let turns =
         |c: char| matches!(c, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     text.chars().map(|c| if c.is_control() || turns(c) { ' ' } else { c }).collect()

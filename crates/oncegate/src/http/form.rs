@@ -14,7 +14,7 @@ use super::problem::Problem;
 /// # Errors
 /// Read strictly: a pair is no text, a field is given twice and differs, or there are too many. Read leniently: never;
 /// a broken text is taken as far as it goes, and what cannot be understood at all is left out.
-pub(super) fn read(bytes: &[u8], reading: Reading) -> Result<Map<String, Value>, Problem> {
+pub(crate) fn read(bytes: &[u8], reading: Reading) -> Result<Map<String, Value>, Problem> {
     let mut fields = Map::new();
     let pairs = bytes.split(|b| *b == b'&').filter(|pair| !pair.is_empty());
     for (number, pair) in (1..).zip(pairs) {

@@ -86,7 +86,7 @@ pub(crate) struct Fields {
 
 /// How strictly a body is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reading {
+pub(crate) enum Reading {
     /// What is not understood is refused.
     Strict,
     /// The token in the URL is what counts: a finish call is not refused for its body.
@@ -141,7 +141,7 @@ impl Fields {
         Ok(Self { fields: form::read(uri.query().unwrap_or_default().as_bytes(), reading)? })
     }
 
-    pub(super) fn body(
+    pub(crate) fn body(
         headers: &HeaderMap,
         body: &[u8],
         reading: Reading,
@@ -229,9 +229,11 @@ impl Fields {
                 let known = takes.split(|c: char| !c.is_ascii_lowercase() && c != '_');
                 let known = known.filter(|word| word.len() > 1 && *word != "or");
                 let folded = name.to_lowercase().replace('-', "_");
-                let meant =
-                    nearest(&folded, known).map_or(String::new(), |word| format!("did you mean `{word}`? "));
-                Err(Problem::field(name, format!("is not known here; {meant}this call takes {takes}")))
+                let told = match nearest(&folded, known) {
+                    Some(meant) => format!("did you mean `{meant}`? This call takes {takes}"),
+                    None => format!("this call takes {takes}"),
+                };
+                Err(Problem::field(name, format!("is not known here; {told}")))
             }
         }
     }

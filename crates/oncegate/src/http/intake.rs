@@ -7,10 +7,10 @@ use axum::response::{IntoResponse, Response};
 use http::HeaderMap;
 use oncegate_core::decide::StopReason;
 use oncegate_core::json::told;
-use oncegate_core::key::RecordName;
+use oncegate_core::key::{IdempotencyKey, RecordName};
 use oncegate_core::limits;
 use oncegate_core::time::Timestamp;
-use oncegate_core::webhook::{self, Headers, Provider, Reading as Read, SignatureError};
+use oncegate_core::webhook::{self, Headers, NoIdentity, Provider, Reading as Read, SignatureError};
 use oncegate_runner::gatekeeper::Gatekeeper;
 use oncegate_store::api::{AdmitCall, AdmitEvent, Admitted, DeliveryRow, Release, UnverifiedCall};
 use serde_json::{Value, json};
@@ -143,7 +143,8 @@ async fn judge_apart(
         drop((turn, share));
         verdict
     });
-    judged.await.map_err(|e| fault(&e))?.ok_or_else(|| fault(&"its source is gone"))
+    // Not the message of a panic: that may quote the body.
+    judged.await.map_err(|_| fault(&"it panicked"))?.ok_or_else(|| fault(&"its source is gone"))
 }
 
 /// Accepted and duplicate both get exactly 200: whatever else a sender might do with another answer is worse.
@@ -172,13 +173,7 @@ fn admit_call(
     let events = events
         .into_iter()
         .map(|event| {
-            let record = template.as_deref().map(|t| record(t, &event.payload)).transpose();
-            let (identity, record) = match (event.identity, record) {
-                (Ok(key), Ok(record)) => (Ok(key), record),
-                // Named, so that two events are two rows although their bodies are equal.
-                (Ok(key), Err(why)) => (Err(format!("{why} (key {key})")), None),
-                (Err(none), _) => (Err(none.to_string()), None),
-            };
+            let (identity, record) = identified(event.identity, &event.payload, template.as_deref());
             let other_environment = elsewhere(source, headers, &event.payload);
             let (fingerprint, json) = (event.fingerprint, event.payload.to_string());
             AdmitEvent { identity, fingerprint, json, record, other_environment }
@@ -199,6 +194,21 @@ fn admit_call(
 /// Why an event is of another environment than its source.
 fn elsewhere(source: &Source, headers: &Headers, payload: &Value) -> Option<String> {
     source.environment.as_ref().and_then(|ours| ours.differs(headers, payload))
+}
+
+/// The key and the record of an event, or why it cannot run.
+pub(crate) fn identified(
+    identity: Result<IdempotencyKey, NoIdentity>,
+    payload: &Value,
+    template: Option<&str>,
+) -> (Result<IdempotencyKey, String>, Option<RecordName>) {
+    let record = template.map(|template| record(template, payload)).transpose();
+    match (identity, record) {
+        (Ok(key), Ok(record)) => (Ok(key), record),
+        // Named, so that two events are two rows although their bodies are equal.
+        (Ok(key), Err(why)) => (Err(format!("{why} (key {key})")), None),
+        (Err(none), _) => (Err(none.to_string()), None),
+    }
 }
 
 fn record(template: &str, payload: &Value) -> Result<RecordName, String> {

@@ -7,29 +7,40 @@ mod budget;
 mod claims;
 mod connection;
 mod finish;
-mod form;
-mod input;
+pub(crate) mod form;
+mod health;
+pub(crate) mod input;
 mod intake;
 mod lists;
 mod notices;
-mod problem;
+mod openapi;
+pub(crate) mod problem;
 pub(crate) mod server;
 mod tokens;
+mod watch;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use axum::Router;
+use axum::extract::State;
 use axum::middleware;
+use axum::response::Response;
 use axum::routing::{get, post};
+use http::HeaderValue;
 use oncegate_core::access::Right;
 use oncegate_core::limits;
 use oncegate_runner::gatekeeper::Gatekeeper;
 use tokio::sync::Semaphore;
 
 use crate::config::Source;
+use crate::metrics::Metrics;
+pub(crate) use finish::without_controls;
+use health::Health;
+pub(crate) use intake::identified;
 use problem::Problem;
 use tokens::KnownTokens;
+use watch::RequestIds;
 
 /// What every handler sees.
 pub(crate) struct AppState {
@@ -40,21 +51,49 @@ pub(crate) struct AppState {
     pub(crate) tokens: KnownTokens,
     /// Turns of large bodies, whose check and parsing take a core and memory.
     large_bodies: Arc<Semaphore>,
+    pub(crate) health: Health,
+    request_ids: RequestIds,
 }
 
 impl AppState {
-    pub(crate) fn new(gate: Arc<Gatekeeper>, sources: HashMap<String, Source>, base_url: String) -> Self {
+    pub(crate) fn new(
+        gate: Arc<Gatekeeper>,
+        sources: HashMap<String, Source>,
+        base_url: String,
+        metrics: Arc<Metrics>,
+    ) -> Self {
         let large_bodies = Arc::new(Semaphore::new(limits::LARGE_BODIES_AT_WORK_MAX));
-        Self { gate, sources, base_url, tokens: KnownTokens::default(), large_bodies }
+        Self {
+            gate,
+            sources,
+            base_url,
+            tokens: KnownTokens::default(),
+            large_bodies,
+            health: Health::new(metrics),
+            request_ids: RequestIds::new(),
+        }
     }
 }
 
 const WRONG_METHOD: &str =
     "this method does nothing here; the `Allow` header names the one that does, e.g. `curl -X POST`";
 
-/// Every address this server answers at.
-pub(crate) fn router(state: Arc<AppState>) -> Router {
+/// The store's clock, in every answer: ages are told by it, not by the reader's own clock.
+async fn stamp(State(state): State<Arc<AppState>>, mut response: Response) -> Response {
+    if let Ok(now) = HeaderValue::from_str(&state.gate.store().now().wall.to_string()) {
+        response.headers_mut().insert("oncegate-time", now);
+    }
+    response
+}
+
+/// Every address this server answers at. The numbers of `/metrics` tell how much business there is, so they are for
+/// everybody only if somebody said so.
+pub(crate) fn router(state: Arc<AppState>, metrics_public: bool) -> Router {
     let with = |right| middleware::from_fn_with_state((Arc::clone(&state), right), auth::require);
+    let metrics = match metrics_public {
+        true => Router::new().route("/metrics", get(health::metrics)),
+        false => Router::new().route("/metrics", get(health::metrics_for)).route_layer(with(Right::Read)),
+    };
     let claiming = Router::new().route("/v1/claims", post(claims::claim)).route_layer(with(Right::Claim));
     let reading = Router::new()
         .route("/v1/claims", get(lists::claims))
@@ -86,9 +125,14 @@ pub(crate) fn router(state: Arc<AppState>) -> Router {
         .merge(reading)
         .merge(acting)
         .merge(capability)
+        .merge(metrics)
         .route("/in/{source}", post(intake::deliver))
-        .route("/healthz", get(async || "ok\n"))
+        .route("/openapi.json", get(openapi::openapi))
+        .route("/healthz", get(health::healthz))
+        .route("/readyz", get(health::readyz))
         .method_not_allowed_fallback(async || Problem::method_not_allowed(WRONG_METHOD))
         .fallback(async || Problem::not_found("no page or call has this address"))
+        .layer(middleware::map_response_with_state(Arc::clone(&state), stamp))
+        .layer(middleware::from_fn_with_state(Arc::clone(&state), watch::watch))
         .with_state(state)
 }

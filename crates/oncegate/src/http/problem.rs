@@ -6,6 +6,8 @@ use oncegate_core::json::told;
 use oncegate_store::StoreError;
 use serde_json::{Map, Value, json};
 
+use super::watch::request_id;
+
 /// One refusal. The code is a promise; the sentence may get better.
 #[derive(Debug)]
 pub(crate) struct Problem {
@@ -83,17 +85,21 @@ impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
         match error {
             StoreError::Full(_) | StoreError::Busy | StoreError::Closed | StoreError::Database(_) => {
-                tracing::error!(%error, "the store refused a call");
+                tracing::error!(%error, request = request_id(), "the store refused a call");
                 Self::store_unavailable(error)
             }
             // Nothing a caller could mend; the log says what it was.
             _ => {
-                tracing::error!(%error, "the store failed");
+                tracing::error!(%error, request = request_id(), "the store failed");
                 Self::internal("the store failed; the server's log says how")
             }
         }
     }
 }
+
+/// The code of a problem document, beside its response: for those who count.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Refused(pub(crate) &'static str);
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
@@ -106,8 +112,12 @@ impl IntoResponse for Problem {
         });
         if let Value::Object(members) = &mut document {
             members.extend(self.extra);
+            if let Some(id) = request_id() {
+                members.insert("request_id".to_owned(), id.into());
+            }
         }
         let mut response = (self.status, format!("{document}\n")).into_response();
+        response.extensions_mut().insert(Refused(self.code));
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         // A provider whose signature is wrong cannot mend that with a bearer token.

@@ -38,6 +38,8 @@ pub struct Limits {
     pub connections: Option<usize>,
     /// Bytes of bodies in memory at a time, without the part of each that is free.
     pub bytes_in_flight: usize,
+    /// How long `/readyz` says that the gate is about to stop before it takes no more connections.
+    pub drain_notice: Duration,
 }
 
 impl Default for Limits {
@@ -48,6 +50,7 @@ impl Default for Limits {
             write_stall: limits::WRITE_STALL_MAX,
             connections: None,
             bytes_in_flight: limits::BODY_BYTES_IN_FLIGHT_MAX,
+            drain_notice: Duration::ZERO,
         }
     }
 }

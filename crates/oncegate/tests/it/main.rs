@@ -7,10 +7,14 @@
 )]
 
 mod api;
+mod bad_input;
 mod cases;
+mod cli;
 mod config;
 mod forward;
 mod harness;
+mod health;
 mod intake;
+mod parsers;
 mod promises;
 mod tidy;

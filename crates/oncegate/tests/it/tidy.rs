@@ -28,12 +28,14 @@ const TEXT_LINE_CHARS_MAX: usize = 160;
 const ME: &str = "crates/oncegate/tests/it/tidy.rs";
 
 /// What our crates may depend on; a border is a design decision (ARCHITECTURE.md, "Crates").
-const ARROWS: [(&str, &[&str]); 6] = [
+const ARROWS: [(&str, &[&str]); 8] = [
     ("oncegate-core", &[]),
     ("oncegate-connect", &["oncegate-core"]),
     ("oncegate-store", &["oncegate-core"]),
+    ("oncegate-model", &["oncegate-core", "oncegate-store"]),
     ("oncegate-runner", &["oncegate-core", "oncegate-store", "oncegate-connect"]),
     ("oncegate", &["oncegate-core", "oncegate-store", "oncegate-connect", "oncegate-runner"]),
+    ("fuzz", &["oncegate"]),
     ("bench", &["oncegate", "oncegate-core", "oncegate-store", "oncegate-connect", "oncegate-runner"]),
 ];
 /// The core can call nothing that reads, waits or draws lots.
@@ -53,6 +55,7 @@ const EDGES: [(&str, &[&str]); 6] = [
             "crates/oncegate/src/cli/demo",
             "crates/oncegate/src/cli/lab",
             "crates/oncegate-store/src/sqlite/dir.rs",
+            "crates/oncegate-store/src/sqlite/disk.rs",
         ],
     ),
 ];

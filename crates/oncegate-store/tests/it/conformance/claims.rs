@@ -176,6 +176,20 @@ async fn a_correction_by_a_person_replaces_the_payload() {
     }
 }
 
+/// Running it again needs the same care as with done; a file with another payload for it is no such care.
+#[tokio::test]
+async fn a_correction_does_not_run_what_was_marked_after_it_was_done() {
+    for bench in benches() {
+        let first = bench.ask(caller("k").with("a")).await;
+        bench.say(&first.token.unwrap(), Call::Done).await;
+        bench.person(first.id, Act::MarkError { note: "mass duplicate".into() }).await;
+        let mut call = caller("k").with("b");
+        call.request.correction = true;
+        assert_eq!(bench.answer(call).await, "stop payload_mismatch");
+        assert_eq!(bench.seen(first.id).await.inbox, Some(InboxList::Error));
+    }
+}
+
 #[tokio::test]
 async fn a_caller_may_repeat_its_own_claim_twice_and_gets_the_same_token() {
     for bench in benches() {

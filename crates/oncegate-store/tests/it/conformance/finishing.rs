@@ -204,3 +204,17 @@ async fn run_now_makes_due_only_what_the_gate_itself_runs() {
         }
     }
 }
+
+/// Whoever was stopped while the holder seemed gone need not come back: the holder is at work again.
+#[tokio::test]
+async fn a_heartbeat_takes_its_claim_out_of_the_parked_list() {
+    for bench in benches() {
+        let held = bench.ask(caller("k")).await;
+        bench.live(TTL).await;
+        bench.set_paused(WS, automation("welcome"), true, "r".into(), "mia".into()).await.unwrap();
+        assert_eq!(bench.answer(caller("k")).await, "stop paused");
+        assert_eq!(bench.seen(held.id).await.inbox, Some(InboxList::Stuck));
+        assert_eq!(bench.say(&held.token.unwrap(), Call::Heartbeat).await, Answer::Accepted);
+        assert_eq!(bench.seen(held.id).await.inbox, None);
+    }
+}

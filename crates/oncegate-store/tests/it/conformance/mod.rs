@@ -32,6 +32,7 @@ mod nudges;
 mod records;
 mod steps;
 mod time;
+mod vitals;
 mod workspaces;
 
 /// What makes stores of one kind. `open` may be called again once the store before it was closed.

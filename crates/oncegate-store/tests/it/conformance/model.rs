@@ -138,8 +138,8 @@ impl Row {
 
     fn put(&mut self, claim: Claim, result: Option<String>) {
         match &claim.state {
-            State::Processing(Lease { holder: Holder::Caller { run_id: of }, .. }) => {
-                self.run_id = of.clone()
+            State::Processing(Lease { holder: Holder::Caller { run_id: r }, .. }) => {
+                self.run_id.clone_from(r)
             }
             State::Processing(_) => self.run_id = None,
             State::Done { at_claim: Some(asked), .. } => self.run_id = Some(asked.run_id.clone()),

@@ -191,6 +191,12 @@ async fn nothing_is_forgotten_on_the_word_of_a_clock_that_leapt() {
         bench.clock.set_wall(right.after(MINUTE * 11));
         bench.live(MINUTE).await;
         assert_eq!(bench.answer(caller("k")).await, "stop duplicate");
+        // Nor is it said to have been forgotten, when a person wants it anew.
+        let verified = Act::Reset { run_now: false, confirm_holder: None, verified: true };
+        bench.person(first.id, verified).await;
+        let again = bench.ask(caller("k")).await;
+        assert_eq!(words(&again.decision), "run first");
+        bench.say(&again.token.unwrap(), Call::Done).await;
         // A clock that keeps its word is believed in the end.
         bench.clock.set_wall(right.after(DAY * 91));
         bench.tick().await.unwrap();

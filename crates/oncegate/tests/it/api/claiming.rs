@@ -226,7 +226,11 @@ async fn a_field_that_is_wrong_is_named_with_what_to_write() {
         ("wait", json!("soon"), "is not a duration"),
         ("stop_status", json!(200), "400 to 499"),
         ("stop_status", json!("503"), "400 to 499"),
-        ("idempotencyKey", json!("s_1"), "is not known here; this call takes automation, idempotency_key"),
+        (
+            "idempotencyKey",
+            json!("s_1"),
+            "did you mean `idempotency_key`? This call takes automation, idempotency_key",
+        ),
     ] {
         let mut claim = good.clone();
         claim[field] = value.clone();

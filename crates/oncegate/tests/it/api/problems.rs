@@ -94,7 +94,7 @@ async fn a_body_that_cannot_be_read_is_told_what_is_wrong_with_it() {
         (json, "[]".to_owned(), 400, "unreadable_body", "must be a JSON object"),
         (json, "\"story\"".to_owned(), 400, "unreadable_body", "must be a JSON object"),
         (json, "{} {}".to_owned(), 400, "unreadable_body", "not JSON"),
-        (json, format!("{}{}", "[".repeat(500), "]".repeat(500)), 400, "unreadable_body", "not JSON"),
+        (json, format!("{}{}", "[".repeat(500), "]".repeat(500)), 400, "unreadable_body", "nested deeper"),
         (json, huge.to_string(), 413, "body_too_large", "1048576"),
         ("text/plain", "automation=story".to_owned(), 415, "unsupported_content_type", "`text/plain`"),
         ("multipart/form-data; boundary=x", "--x--".to_owned(), 415, "unsupported_content_type", "multipart"),

@@ -1,0 +1,30 @@
+# What developers run; `make help` lists it. The one command that has to pass is `make test`.
+.PHONY: help test lint api bench fuzz
+
+FUZZ_SECONDS ?= 30
+FUZZ_TARGETS ?= $(shell sed -n 's/^name = "\([a-z_]*\)"$$/\1/p' fuzz/Cargo.toml | grep -v '^fuzz$$')
+
+help: ## List these targets
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 8
+
+test: ## Everything that has to pass: formatting, lints, tests, documentation
+	scripts/test.sh
+
+lint: ## Formatting and lints alone
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets -- -D warnings
+
+api: ## Compare /openapi.json with a running server (needs Python 3)
+	scripts/api.sh
+
+bench: ## Measure claims per second (docs/benchmark.md)
+	cargo build --release && cargo run --release -p oncegate-bench
+
+fuzz: ## Feed each parser with bytes the fuzzer learns: FUZZ_SECONDS=30 each, FUZZ_TARGETS="json form" (needs nightly Rust)
+	@cargo fuzz --version > /dev/null 2>&1 || cargo install cargo-fuzz --locked
+	cargo +nightly fuzz build --sanitizer none
+	@for target in $(FUZZ_TARGETS); do \
+		printf '\n== %s\n' "$$target"; \
+		cargo +nightly fuzz run --sanitizer none "$$target" -- \
+			-max_total_time=$(FUZZ_SECONDS) -max_len=4096 -timeout=10 -print_final_stats=1 -verbosity=0 || exit 1; \
+	done

@@ -1,0 +1,75 @@
+//! `oncegate doctor`: is everything well that the gate rests on? Reads and times, changes nothing; works beside a
+//! running gate and without one.
+
+mod checks;
+mod look;
+mod report;
+#[cfg(test)]
+mod tests;
+
+use std::io::IsTerminal;
+use std::path::PathBuf;
+
+use report::{Finding, Mark};
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// The configuration file; without it, `oncegate.yaml` is looked at if it is there.
+    #[arg(long, env = "ONCEGATE_CONFIG")]
+    config: Option<PathBuf>,
+    /// The data directory.
+    #[arg(long, env = "ONCEGATE_DATA", default_value = "oncegate-data")]
+    data: PathBuf,
+    /// Where the gate answers; if named, it must [default: http://127.0.0.1:7480].
+    #[arg(long, env = "ONCEGATE_URL")]
+    url: Option<String>,
+    /// One JSON document instead of lines for people.
+    #[arg(long)]
+    json: bool,
+}
+
+/// What a look at the machine and its files found.
+pub(super) struct Seen {
+    disk: look::Disk,
+    store: look::Store,
+    clock: look::Clock,
+    backup: look::Backup,
+    files: Option<u64>,
+    configuration: look::Configuration,
+    gate: look::Gate,
+}
+
+/// Every check, in the order in which they are shown.
+fn findings(seen: &Seen) -> Vec<Finding> {
+    vec![
+        checks::gate(&seen.gate),
+        checks::configuration(&seen.configuration),
+        checks::public_url(&seen.configuration),
+        checks::file_system(&seen.disk),
+        checks::space(&seen.disk),
+        checks::permissions(&seen.disk),
+        checks::sync(&seen.disk),
+        checks::durability(&seen.store),
+        checks::schema(&seen.store),
+        checks::integrity(&seen.store),
+        checks::clock_source(&seen.clock),
+        checks::clock_and_store(&seen.clock),
+        checks::backup(&seen.backup),
+        checks::open_files(seen.files),
+    ]
+}
+
+/// Exit status 1 if there is a problem; a warning is none.
+pub(super) async fn run(args: &Args) -> Result<(), String> {
+    let seen = look::look(args).await?;
+    let findings = findings(&seen);
+    match args.json {
+        true => super::say(report::json(&findings)),
+        false => super::say(report::text(&findings, std::io::stdout().is_terminal())),
+    }
+    match findings.iter().filter(|f| f.mark == Mark::Problem).count() {
+        0 => Ok(()),
+        1 => Err("one problem".to_owned()),
+        n => Err(format!("{n} problems")),
+    }
+}
