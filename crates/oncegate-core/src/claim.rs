@@ -63,6 +63,16 @@ pub enum Holder {
     },
 }
 
+impl Holder {
+    /// The caller's name for its run, if it gave one.
+    pub fn run_id(&self) -> Option<&RunId> {
+        match self {
+            Self::Caller { run_id } => run_id.as_ref(),
+            Self::Runner { .. } => None,
+        }
+    }
+}
+
 /// A held attempt.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Lease {

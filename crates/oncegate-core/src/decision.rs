@@ -208,7 +208,7 @@ pub struct Verdict {
 /// Names the caller of a request, for same-run checks in a store.
 pub fn run_id_of(request: &Request) -> Option<&RunId> {
     match &request.start {
-        Start::Now(Holder::Caller { run_id }) => run_id.as_ref(),
-        Start::Now(Holder::Runner { .. }) | Start::Queue => None,
+        Start::Now(holder) => holder.run_id(),
+        Start::Queue => None,
     }
 }

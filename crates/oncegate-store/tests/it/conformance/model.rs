@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use oncegate_core::claim::{Claim, Holder, Lease, State};
+use oncegate_core::claim::{Claim, State};
 use oncegate_core::decide::{
     self, Changes, Decision, Facts, FlagSeen, Hold, RecordHolder, StopReason, Verdict,
 };
@@ -138,10 +138,7 @@ impl Row {
 
     fn put(&mut self, claim: Claim, result: Option<String>) {
         match &claim.state {
-            State::Processing(Lease { holder: Holder::Caller { run_id: r }, .. }) => {
-                self.run_id.clone_from(r)
-            }
-            State::Processing(_) => self.run_id = None,
+            State::Processing(lease) => self.run_id = lease.holder.run_id().cloned(),
             State::Done { at_claim: Some(asked), .. } => self.run_id = Some(asked.run_id.clone()),
             _ => {}
         }
