@@ -32,7 +32,8 @@ pub enum Happened {
     },
     /// A person acted on a claim: `reset`, `mark_error`, `mark_done`, `dismiss`.
     Acted(&'static str),
-    /// An event or a request arrived: `accepted`, `duplicate`, `mismatch`, `rejected`, `unverified`.
+    /// An event or a request arrived: `accepted`, `duplicate`, `mismatch`, `rejected`,
+    /// `other_environment`, `unverified`.
     Delivered(&'static str),
     /// A step's call ended: `succeeded`, `failed` or `unknown`.
     StepEnded(&'static str),

@@ -59,6 +59,7 @@ impl Context<'_> {
     fn admit_event(&self, arrival: &Arrival<'_>, event: &AdmitEvent) -> Result<Admitted, StoreError> {
         let call = arrival.call;
         if let Some(why) = &event.other_environment {
+            self.journal.note(Happened::Delivered("other_environment"));
             let delivery = self.keep_rejected(arrival, &finish::cut(why), Some("other_environment"))?;
             return Ok(Admitted::OtherEnvironment { delivery });
         }
