@@ -8,13 +8,11 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-include!("src/mutant.rs");
 include!("mutants.rs");
 
 fn main() {
     let core = Path::new(env!("CARGO_MANIFEST_DIR")).join("../oncegate-core/src");
     println!("cargo::rerun-if-changed=mutants.rs");
-    println!("cargo::rerun-if-changed=src/mutant.rs");
     let mut modules = String::new();
     let mut rules = String::from("pub const RULES: &[Rules] = &[\n");
     for (number, mutant) in MUTANTS.iter().enumerate() {

@@ -9,7 +9,27 @@
 // - line 3, `holds_record`: a record is only taken from a stale holder, and only its own word, which is void by then,
 //   could make that lease fresh again;
 // - line 5, parking a caller that is stopped while backing off: the claim stands in the error list all the same;
+// - line 10, an orphan past its TTL lets its record go: without it others would wait longer, and nothing else;
 // - `retry_after`, notes and the words of a stop: they change no state.
+/// A rule with one guard taken out.
+#[derive(Clone, Copy, Debug)]
+pub struct Mutant {
+    /// The line of DESIGN §3's table, or the paragraph, that the guard stands for.
+    pub line: &'static str,
+    /// What it does wrong.
+    pub name: &'static str,
+    /// The file of the core that is changed.
+    pub file: &'static str,
+    /// Where the search must notice.
+    pub scope: &'static str,
+    /// The promise that must be seen broken.
+    pub breaks: &'static str,
+    /// The text that is changed; it must stand there once.
+    pub find: &'static str,
+    /// What it is changed to.
+    pub put: &'static str,
+}
+
 /// All of them.
 pub const MUTANTS: &[Mutant] = &[
     Mutant {
@@ -195,6 +215,12 @@ pub const MUTANTS: &[Mutant] = &[
         breaks: "OneClaimPerRecord",
         find: "Some(holder) if claim.record.is_some() => Some(holder.id),",
         put: "Some(holder) if claim.record.is_some() && false => Some(holder.id),",
+    },
+    Mutant {
+        line: "10", name: "a live claim takes on a record", file: "decide", scope: "a record named later",
+        breaks: "OneClaimPerRecord",
+        find: "        if matches!(claim.state, State::Processing(_)) {\n            (claim.fingerprint, claim.record)",
+        put: "        if false {\n            (claim.fingerprint, claim.record)",
     },
     Mutant {
         line: "10", name: "an orphan's record is anybody's", file: "decide", scope: "two flows on a record",

@@ -86,6 +86,9 @@ pub const STEP_ANSWER_BYTES_MAX: usize = 256 * 1024;
 pub const STEPS_MAX: usize = 50;
 /// Lists and objects in one another to which JSON is read: serde_json's own limit, stated here because it is a promise.
 pub const JSON_DEPTH_MAX: usize = 127;
+/// Lists and mappings in one another in `oncegate.yaml`: a step's `json` stands six levels down, and each level costs its
+/// reader up to 32 KiB of stack, of which a thread has 2 MiB.
+pub const YAML_DEPTH_MAX: usize = 32;
 /// Fields of one form or query string: many times what any call takes, key fields included.
 pub const FORM_FIELDS_MAX: usize = 200;
 /// Longest name of a form or query field, in bytes: room for `key_fields[…]` around a name that a person wrote.

@@ -18,7 +18,7 @@ use oncegate_store::transition::{Rules, act, finish, step};
 
 use crate::ghost::{Broken, Promise};
 use crate::judge;
-use crate::scope::{RunIds, Scope};
+use crate::scope::{Kind, RunIds, Scope};
 use crate::tally::Tally;
 use crate::world::{Held, World, holds_record};
 
@@ -71,6 +71,7 @@ static NAMES: LazyLock<Names> = LazyLock::new(|| {
     let named = || Names {
         automation: AutomationName::try_from("a").unwrap(),
         keys: vec![IdempotencyKey::try_from("a").unwrap(), IdempotencyKey::try_from("b").unwrap()],
+        // Neither is blank or long, and 17 bytes are a fingerprint.
         record: RecordName::try_from("r").unwrap(),
         payloads: [1, 2].map(|n: u8| Fingerprint::from_bytes(&[&[1][..], &[n; 16][..]].concat()).unwrap()),
     };
@@ -99,7 +100,8 @@ impl Search<'_> {
                 (start, Target::Key { workspace: Workspace::DEFAULT, automation, key })
             }
         };
-        let named = who != Who::Runner;
+        let bare = other_payload && self.scope.has(Kind::Bare);
+        let named = who != Who::Runner && !bare;
         let request = Request {
             start,
             fingerprint: named.then(|| NAMES.payloads[usize::from(other_payload)]),

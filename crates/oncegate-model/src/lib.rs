@@ -5,8 +5,10 @@
 //! out of the rules and asks the search to notice.
 
 pub mod apply;
+pub mod enabled;
 pub mod ghost;
 pub mod judge;
+pub mod make;
 pub mod moves;
 pub mod mutants;
 pub mod scope;

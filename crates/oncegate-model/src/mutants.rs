@@ -2,7 +2,6 @@
 
 use oncegate_store::transition::Rules;
 
-include!("mutant.rs");
 include!("../mutants.rs");
 
 #[expect(unreachable_pub, reason = "made by build.rs from the real sources")]

@@ -45,6 +45,8 @@ pub enum Kind {
     Pause,
     /// Claims come with another payload.
     OtherPayload,
+    /// Claims come without payload and record.
+    Bare,
     /// People do other things than plain resets.
     EveryAct,
 }
@@ -115,7 +117,8 @@ fn scope(name: &'static str, retries: usize, kinds: &'static [Kind], left: Bound
 /// All of them.
 pub fn scopes() -> Vec<Scope> {
     use Kind::{
-        Beat, Defer, Event, EveryAct, Fail, HandBack, HandOver, Lose, OtherPayload, Pause, Restart, Step,
+        Bare, Beat, Defer, Event, EveryAct, Fail, HandBack, HandOver, Lose, OtherPayload, Pause, Restart,
+        Step,
     };
     let acts = |n| Bounds { acts: n, ..NONE };
     let mut at_streak = scope("a streak of silence", 1, &[Lose], acts(1));
@@ -168,6 +171,7 @@ pub fn scopes() -> Vec<Scope> {
             &[OtherPayload, Fail, Event, Step, EveryAct],
             Bounds { faults: 1, ..acts(2) },
         ),
+        Scope { record: true, keys: 2, ..scope("a record named later", 1, &[Bare, Event], NONE) },
         scope("an edited policy", 2, &[Fail], Bounds { edits: 1, ..NONE }),
         at_streak,
         constant,

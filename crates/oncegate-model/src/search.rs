@@ -6,8 +6,9 @@ use std::fmt;
 use oncegate_store::transition::Rules;
 
 use crate::apply::Search;
+use crate::enabled::moves;
 use crate::ghost::Broken;
-use crate::moves::{Move, moves};
+use crate::moves::Move;
 use crate::scope::Scope;
 use crate::shape::shape;
 use crate::tally::Tally;

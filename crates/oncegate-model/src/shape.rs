@@ -9,7 +9,6 @@ use oncegate_core::claim::{Claim, Holder, Parked, State};
 use oncegate_core::time::{LeaseInstant, Timestamp, millis};
 
 use crate::apply::run_id;
-use crate::moves::held_by;
 use crate::scope::Scope;
 use crate::world::{Caller, Held, KEYS, UNIT, World};
 
@@ -197,7 +196,9 @@ impl Writer<'_> {
             State::None { .. } | State::Done { .. } | State::Error { .. } => false,
         });
         let mut bytes = vec![tag, place as u8, u8::from(granted), u8::from(leased)];
-        bytes.extend(held_by(caller).map(|(key, held)| self.token(key, held)).into_iter().flatten());
+        if let Caller::Holds { held, .. } = caller {
+            bytes.extend(self.token(key, *held));
+        }
         bytes
     }
 }

@@ -16,6 +16,7 @@ use std::sync::Arc;
 
 use oncegate_connect::PrivateAllowance;
 use oncegate_core::key::{AutomationName, Workspace};
+use oncegate_core::limits;
 use oncegate_core::secret::Secret;
 use oncegate_core::webhook::{EventEnvironment, FieldPath, Provider, ProviderError};
 use oncegate_runner::book::Automation;
@@ -137,7 +138,10 @@ pub fn parse(text: &str, path: &Path, environment: &dyn Environment) -> Result<C
     if text.trim().is_empty() {
         return Ok(Config::default());
     }
-    let options = serde_saphyr::options! { with_snippet: false };
+    let options = serde_saphyr::options! {
+        with_snippet: false,
+        budget: serde_saphyr::budget! { max_depth: limits::YAML_DEPTH_MAX },
+    };
     let file: file::File = serde_saphyr::from_str_with_options(text, options).map_err(|e| {
         let location = e.location().unwrap_or(serde_saphyr::Location::UNKNOWN);
         let told = sentence::sentence(&e);

@@ -1,5 +1,7 @@
 //! The parser's messages in the words of somebody who writes the file.
 
+use oncegate_core::limits;
+
 /// What is wrong and how to mend it, without the place, which the caller writes in front.
 pub(super) fn sentence(error: &serde_saphyr::Error) -> String {
     let text = error.to_string();
@@ -34,6 +36,10 @@ fn in_other_words(text: &str) -> Option<String> {
         text.strip_prefix("invalid type: ").and_then(|rest| rest.split_once(", expected "))
     {
         return Some(format!("this must be {wanted}"));
+    }
+    // The parser of brackets gives up by itself, at a depth of its own.
+    if text.contains("Depth {") || text == "recursion limit exceeded" {
+        return Some(format!("this is nested deeper than {} levels", limits::YAML_DEPTH_MAX));
     }
     let wanted = match text {
         "expected mapping start" => "names with values (`name: value`); write `{}` where there are none",

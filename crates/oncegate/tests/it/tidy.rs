@@ -64,6 +64,7 @@ const EDGES: [(&str, &[&str]); 6] = [
 fn rules() -> Vec<(&'static str, Rule, Bad)> {
     let long: &'static str = Box::leak("//\n".repeat(FILE_LINES_MAX + 1).into_boxed_str());
     let wide: &'static str = Box::leak(format!("//! {}\n", "x".repeat(LINE_CHARS_MAX)).into_boxed_str());
+    let member = MEMBER_FILES[0];
     vec![
         ("size", size, vec![("crates/a/src/a.rs", long)]),
         ("size", size, vec![("crates/a/src/a.rs", wide)]),
@@ -94,16 +95,8 @@ fn rules() -> Vec<(&'static str, Rule, Bad)> {
             vec![(PROBLEMS, "    a = CONFLICT, \"A\";\n"), (ERRORS, "### `a` (409)\n### `b` (409)\n")],
         ),
         ("failpoints", failpoints, vec![(FAILPOINT, "[&str; 1] = [\n    \"a.b\",\n];")]),
-        (
-            "members",
-            members,
-            vec![(MEMBER_FILES[0], "struct File {\n    sources: A,\n}\n"), (CONFIGURATION, "")],
-        ),
-        (
-            "members",
-            members,
-            vec![(MEMBER_FILES[0], "struct File {\n}\n"), (CONFIGURATION, "| `sorces` | x |\n")],
-        ),
+        ("members", members, vec![(member, "struct File {\n    sources: A,\n}\n"), (CONFIGURATION, "")]),
+        ("members", members, vec![(member, "struct File {\n}\n"), (CONFIGURATION, "| `sorces` | x |\n")]),
         ("migrations", migrations, vec![("crates/a/migrations/sqlite/0002_b.sql", "")]),
         ("configurations", configurations, vec![("examples/a/oncegate.yaml", "sorces: {}\n")]),
         ("configurations", configurations, vec![("docs/a.md", "```yaml\nsorces: {}\n```\n")]),

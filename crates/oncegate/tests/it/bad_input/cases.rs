@@ -87,6 +87,34 @@ async fn c35_a_claims_own_ttl_follows_the_same_rule() {
     }
 }
 
+#[test]
+fn a_configuration_has_a_depth_and_no_aliases_that_explode() {
+    let read = |yaml: &str| config::parse(yaml, Path::new("oncegate.yaml"), &Vars([].into()));
+    let step = |json: &str| {
+        format!(
+            "automations: {{ a: {{ steps: [{{ name: s, http: {{ url: 'https://a.example/', json: {json} }} }}] }} }}"
+        )
+    };
+    let nested = |open: &str, close: &str, depth: usize| {
+        step(&format!("{}1{}", open.repeat(depth), close.repeat(depth)))
+    };
+    for (open, close) in [("[", "]"), ("{a: ", "}"), ("{ a: [", "] }")] {
+        read(&nested(open, close, 10)).unwrap();
+        for depth in [100, 10_000] {
+            let told = read(&nested(open, close, depth)).unwrap_err().to_string();
+            assert!(
+                told.starts_with("oncegate.yaml:1:") && told.contains("nested deeper than 32 levels"),
+                "{told}"
+            );
+        }
+    }
+    let mut bomb = "x0: &x0 [1,1,1,1,1,1,1,1,1,1]\n".to_owned();
+    for n in 1..12 {
+        bomb += &format!("x{n}: &x{n} [{}]\n", vec![format!("*x{}", n - 1); 10].join(","));
+    }
+    read(&bomb).unwrap_err();
+}
+
 /// Four events of one person that differ in one key field; the first does not have it.
 fn courses() -> [Value; 4] {
     let event = |course: &Value| json!({ "form_id": "f", "email": "ana@example.com", "course": course });
