@@ -176,8 +176,8 @@ pub const MUTANTS: &[Mutant] = &[
     Mutant {
         line: "7", name: "who is stopped by a pause is forgotten", file: "decide", scope: "together",
         breaks: "NothingIsLost",
-        find: "None if caller && !ours => claim.parked = Some(Parked::NeedsReplay),",
-        put: "None if caller && !ours => {}",
+        find: "None if caller && !claim.flow => call_back(&mut claim, policy, now.wall.after(LOOK_AGAIN)),",
+        put: "None if caller && !claim.flow => {}",
     },
     Mutant {
         line: "7", name: "the runner does not come back", file: "decide", scope: "a loop", breaks: "NothingIsLost",
