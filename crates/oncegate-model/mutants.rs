@@ -203,7 +203,8 @@ pub const MUTANTS: &[Mutant] = &[
     Mutant {
         line: "8", name: "the next event starts a parked loop", file: "decide", scope: "a loop",
         breaks: "PersonsWord",
-        find: "if matches!(claim.parked, Some(Parked::LoopSuspected | Parked::Incident)) {", put: "if false {",
+        find: "if matches!(claim.parked, Some(Parked::LoopSuspected | Parked::Incident | Parked::Restored)) {",
+        put: "if false {",
     },
     Mutant {
         line: "10", name: "two claims on a record", file: "decide", scope: "together", breaks: "LiveIsLeftAlone",

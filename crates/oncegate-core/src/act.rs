@@ -66,6 +66,12 @@ pub enum Refusal {
         serde_json::json!(.0)
     )]
     Sent(Vec<String>),
+    /// Our runner would have nothing to run it from.
+    #[error(
+        "the payload of this claim was removed after its payload_retention, so it cannot run again from here; send the \
+         event anew where it came from under another key, or do it by hand"
+    )]
+    PayloadRemoved,
     /// Nothing to do.
     #[error("the claim is {0} already")]
     Nothing(&'static str),

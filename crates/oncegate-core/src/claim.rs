@@ -175,6 +175,8 @@ pub enum ErrorCause {
     /// A person marked it although its effect had happened, e.g. one of many duplicates: running it again needs the
     /// same care as with `done`.
     MarkedAfterDone,
+    /// It was open in the backup that the store was restored from: what has become of it since is not known.
+    Restored,
 }
 
 impl ErrorCause {
@@ -188,6 +190,7 @@ impl ErrorCause {
             Self::AskedToWait => "asked_to_wait",
             Self::Marked => "marked",
             Self::MarkedAfterDone => "marked_after_done",
+            Self::Restored => "restored",
         }
     }
 }
@@ -258,6 +261,8 @@ pub enum Parked {
     Incident,
     /// A person reset work of our own without starting it: it waits for "run now" or for its next event.
     Reset,
+    /// Unknown to the backup that the store was restored from, and perhaps done between the two.
+    Restored,
 }
 
 impl Parked {
@@ -268,6 +273,7 @@ impl Parked {
             Self::LoopSuspected => "loop_suspected",
             Self::Incident => "incident",
             Self::Reset => "reset",
+            Self::Restored => "restored",
         }
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::claim::{AtClaim, Claim, ErrorCause, Holder, Lease, Liveness, Nudge, Parked, State};
 use crate::limits;
 use crate::policy::{Finish, OnMismatch, OnStale, Policy, show_duration};
+use crate::recovery;
 use crate::reset::{has_happened, reopened};
 use crate::time::{Now, Timestamp};
 
@@ -125,6 +126,14 @@ fn known(facts: &Facts, request: &Request, policy: &Policy, now: Now) -> Result<
         // Line 6.
         State::Error { due: None, note, .. } => {
             Err(stop(StopReason::NeedsReview, None, Some(note.clone()), None))
+        }
+        // Whether it happened before the restore only a person can find out.
+        State::None { .. }
+            if claim.parked == Some(Parked::Restored)
+                && request.start != Start::Queue
+                && facts.hold != Some(Hold::Recovery) =>
+        {
+            Err(stop(StopReason::NeedsReview, None, Some(recovery::PARKED_NOTE.to_owned()), None))
         }
         // Held back when it was seen again after its retention; it still is that when it starts.
         State::None { .. } if facts.pruned_done_at.is_some() => {
@@ -264,6 +273,11 @@ fn start(facts: &Facts, request: &Request, policy: &Policy, now: Now, candidate:
         |decision, claim| Verdict { decision, changes: Changes { claim, corrected, ..Changes::default() } };
     let Start::Now(holder) = &request.start else {
         stays_as_found(&mut claim);
+        if may_have_been_done_before_the_restore(facts, request) {
+            claim.flow = true;
+            claim.parked = Some(Parked::Restored);
+            return with(Decision::Queued(reason), Some(claim));
+        }
         let queued = queue(facts, claim, now);
         return with(Decision::Queued(reason), queued);
     };
@@ -298,12 +312,15 @@ fn start(facts: &Facts, request: &Request, policy: &Policy, now: Now, candidate:
             None if caller => {}
             None => postpone(&mut claim, now, retry_after.unwrap_or(LOOK_AGAIN).min(LOOK_AGAIN)),
         }
-        return with(Decision::Stop { reason: stop, retry_after, note: None }, Some(claim));
+        let note = (facts.hold == Some(Hold::Recovery)).then(|| recovery::HELD_NOTE.to_owned());
+        return with(Decision::Stop { reason: stop, retry_after, note }, Some(claim));
     }
     let record_taken_from = match &facts.record_holder {
         Some(holder) if claim.record.is_some() => Some(holder.id),
         Some(_) | None => None,
     };
+    // Tokens of attempts that the backup does not know must not fit those that are given after the restore.
+    claim.generation = claim.generation.max(facts.restores.generation_floor);
     run(&mut claim, reason, holder.clone(), (facts, request), policy, now);
     Verdict {
         decision: Decision::Run(reason),
@@ -334,6 +351,29 @@ fn postpone(claim: &mut Claim, now: Now, wait: Duration) {
     }
 }
 
+/// Nothing that the restored store holds speaks of this effect as open, and no person has.
+fn is_unknown(facts: &Facts) -> bool {
+    facts.claim.as_ref().is_none_or(|claim| match claim.state {
+        // Only one whose retention has ended comes this far.
+        State::Done { .. } => true,
+        State::None { .. } => claim.parked == Some(Parked::Restored),
+        State::Processing(_) | State::Error { .. } => false,
+    })
+}
+
+/// DESIGN §7: events that the backup cannot know are parked, those that come during the recovery and those that are
+/// dated before the restore.
+fn may_have_been_done_before_the_restore(facts: &Facts, request: &Request) -> bool {
+    match facts.hold {
+        Some(Hold::Recovery) => is_unknown(facts),
+        Some(Hold::Paused | Hold::Incident) | None => {
+            facts.claim.is_none()
+                && facts.pruned_done_at.is_none()
+                && request.dated.is_some_and(|dated| facts.restores.make_doubtful(dated))
+        }
+    }
+}
+
 /// The event is stored and waits for the runner; what already waits or works is left alone.
 fn queue(facts: &Facts, mut claim: Claim, now: Now) -> Option<Claim> {
     let newly_ours = !claim.flow;
@@ -343,7 +383,7 @@ fn queue(facts: &Facts, mut claim: Claim, now: Now) -> Option<Claim> {
         State::None { due: Some(_) } if facts.claim.is_some() => newly_ours.then_some(claim),
         State::None { due } => {
             // A loop or an incident is a person's to end; the event waits with the claim.
-            if matches!(claim.parked, Some(Parked::LoopSuspected | Parked::Incident)) {
+            if matches!(claim.parked, Some(Parked::LoopSuspected | Parked::Incident | Parked::Restored)) {
                 return newly_ours.then_some(claim);
             }
             *due = Some(now.wall);
@@ -365,6 +405,10 @@ fn held_back(
     match facts.hold {
         Some(Hold::Paused) => return Some((StopReason::Paused, None, None)),
         Some(Hold::Incident) => return Some((StopReason::Incident, None, Some(Parked::Incident))),
+        Some(Hold::Recovery) => {
+            let parked = is_unknown(facts).then_some(Parked::Restored);
+            return Some((StopReason::Paused, None, parked));
+        }
         None => {}
     }
     if first && claim.record.is_some() && facts.first_runs_of_record >= policy.loop_limit.runs {

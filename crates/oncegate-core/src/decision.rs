@@ -1,6 +1,7 @@
 //! What [`decide`](crate::decide::decide) is given and what it gives: facts, a request, a verdict. The words of its
 //! reasons are those of JSON, history and lists.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -9,6 +10,7 @@ use crate::claim::{Boot, Claim, Holder, Lease, Parent};
 use crate::fingerprint::Fingerprint;
 use crate::key::{ClaimId, RecordName, RunId};
 use crate::policy::Ttl;
+use crate::recovery::Restores;
 use crate::time::Timestamp;
 
 /// What the store found, loaded in the same transaction in which the changes are written.
@@ -39,6 +41,8 @@ pub struct Facts {
     pub parent: Option<Parent>,
     /// The present start of this gate.
     pub boot: Boot,
+    /// The restores that this store went through.
+    pub restores: Arc<Restores>,
 }
 
 /// Another claim that is `processing` on the same record.
@@ -57,6 +61,8 @@ pub enum Hold {
     Paused,
     /// The record is part of an open incident.
     Incident,
+    /// The store was restored from a backup, and no person has ended the recovery yet.
+    Recovery,
 }
 
 /// What was read from the flag home.
@@ -83,6 +89,8 @@ pub struct Request {
     pub ttl: Option<Ttl>,
     /// A person, or an import that a person started, offers another payload for a key on which nothing happened.
     pub correction: bool,
+    /// When what is asked for happened, by the word of the event itself, if it says.
+    pub dated: Option<Timestamp>,
 }
 
 /// How to start.

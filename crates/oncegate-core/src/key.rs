@@ -279,6 +279,17 @@ impl StoreSecret {
         ClaimId(first16(&keyed_hash(&self.0, "claim", &parts)))
     }
 
+    /// The number that an automation of this name gets when it is first seen: positive, and the same in every life of a
+    /// store. After a restore an automation that the backup does not know gets its old number back, and with it its
+    /// claims their ids and the keys that their receivers may remember; another one never does.
+    pub fn automation_number(&self, workspace: Workspace, name: &AutomationName) -> i64 {
+        let parts: [&[u8]; 2] = [&workspace.0.to_be_bytes(), name.as_str().as_bytes()];
+        let hash = first16(&keyed_hash(&self.0, "automation", &parts));
+        // 62 bits: room for the numbers that are counted on from there.
+        let bits = hash[..8].iter().fold(0u64, |bits, byte| (bits << 8) | u64::from(*byte)) >> 2;
+        i64::try_from(bits | 1).unwrap_or(i64::MAX / 2)
+    }
+
     /// The 16-byte hash under which a record's holder is found.
     pub fn record_hash(&self, workspace: Workspace, record: &RecordName) -> [u8; 16] {
         let parts: [&[u8]; 2] = [&workspace.0.to_be_bytes(), record.as_str().as_bytes()];

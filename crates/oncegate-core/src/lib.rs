@@ -20,6 +20,7 @@ pub mod limits;
 pub mod notice;
 pub mod nudge;
 pub mod policy;
+pub mod recovery;
 pub mod reset;
 pub mod secret;
 pub mod time;

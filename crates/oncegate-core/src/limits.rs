@@ -70,6 +70,21 @@ pub const SIGNATURES_MAX: usize = 16;
 pub const UNVERIFIED_KEPT_FOR: Duration = Duration::from_secs(7 * 24 * 3600);
 /// How long the hash of a pruned key is remembered (DESIGN §2, retention).
 pub const PRUNED_KEPT_FOR: Duration = Duration::from_secs(2 * 365 * 24 * 3600);
+/// How long common senders of webhooks go on trying (Stripe three days, Shopify two): an event dated that long before a
+/// backup may have been delivered after it.
+pub const SENDER_RETRIES_FOR: Duration = Duration::from_secs(3 * 24 * 3600);
+/// Restores whose gaps a store remembers; nobody restores a store daily, and each costs every decision a look.
+pub const RESTORES_REMEMBERED: usize = 16;
+/// Free space, in bytes, below which nothing new is taken, or 5 % of a smaller disk: room for what runs to be finished,
+/// and for SQLite's log, which grows to 80 MB, to be written back.
+pub const DISK_KEPT_FREE_BYTES: u64 = 64 * 1024 * 1024;
+/// Size of the file that holds a place on the disk, in bytes: given up when even what runs cannot be written down. It
+/// holds tens of thousands of done calls.
+pub const RESERVE_BYTES: u64 = 32 * 1024 * 1024;
+/// Most of a bounded database, in bytes, that new claims may not use, or 5 % of it.
+pub const DATABASE_KEPT_FREE_BYTES: u64 = 16 * 1024 * 1024;
+/// How long copies made before an upgrade are kept at least; the newest is kept for ever.
+pub const UPGRADE_COPY_KEPT_FOR: Duration = Duration::from_secs(30 * 24 * 3600);
 /// Boot resumes without a finished step after which a person must look (DESIGN §3, "Restart").
 pub const RESUMES_MAX: u32 = 3;
 /// Times a holder may repeat its own claim (DESIGN §3, `same_run`).
@@ -86,8 +101,8 @@ pub const STEP_ANSWER_BYTES_MAX: usize = 256 * 1024;
 pub const STEPS_MAX: usize = 50;
 /// Lists and objects in one another to which JSON is read: serde_json's own limit, stated here because it is a promise.
 pub const JSON_DEPTH_MAX: usize = 127;
-/// Lists and mappings in one another in `oncegate.yaml`: a step's `json` stands six levels down, and each level costs its
-/// reader up to 32 KiB of stack, of which a thread has 2 MiB.
+/// Lists and mappings in one another in `oncegate.yaml`: a step's `json` stands six levels down, and each level costs
+/// its reader up to 32 KiB of stack, of which a thread has 2 MiB.
 pub const YAML_DEPTH_MAX: usize = 32;
 /// Fields of one form or query string: many times what any call takes, key fields included.
 pub const FORM_FIELDS_MAX: usize = 200;

@@ -42,6 +42,7 @@ pub fn nudge(facts: &Facts, policy: &Policy, now: Now) -> Verdict {
         record: None,
         ttl: None,
         correction: false,
+        dated: None,
     };
     let verdict = decide(facts, &request, policy, now);
     match verdict.decision {

@@ -251,6 +251,8 @@ pub struct Policy {
     pub retries: RetryPolicy,
     /// How long `done` is remembered; see [`Policy::retention`].
     retention: Duration,
+    /// How long the payload is kept after done; see [`Policy::payload_retention`].
+    payload_retention: Duration,
     /// How long anything but done may last before the digest names it.
     pub sla: Duration,
     /// Who finishes.
@@ -283,6 +285,21 @@ impl Policy {
         let retention = within("retention", d, Self::RETENTION_MIN, Self::RETENTION_MAX)?;
         Ok(Self { retention, ..self })
     }
+
+    /// How long the payload, and the answers to its steps, are kept after done; never removed while a claim is open.
+    /// Zero: they go as soon as it is done.
+    pub fn payload_retention(&self) -> Duration {
+        self.payload_retention
+    }
+
+    /// The same policy with another retention of payloads.
+    ///
+    /// # Errors
+    /// Over 10 years.
+    pub fn with_payload_retention(self, d: Duration) -> Result<Self, DurationError> {
+        let payload_retention = within("payload_retention", d, Duration::ZERO, Self::RETENTION_MAX)?;
+        Ok(Self { payload_retention, ..self })
+    }
 }
 
 impl Default for Policy {
@@ -292,6 +309,7 @@ impl Default for Policy {
             on_stale: OnStale::default(),
             retries: RetryPolicy::default(),
             retention: Duration::from_secs(90 * 86_400),
+            payload_retention: Duration::from_secs(30 * 86_400),
             sla: Duration::from_secs(4 * 3600),
             finish: Finish::default(),
             on_mismatch: OnMismatch::default(),

@@ -1,6 +1,6 @@
 //! The store, in memory: loads from the row map what the transitions want, and writes what they say.
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use oncegate_core::claim::{Claim, Holder};
 use oncegate_core::decide::{Decision, Request, RunReason, Start};
@@ -8,6 +8,7 @@ use oncegate_core::fingerprint::Fingerprint;
 use oncegate_core::finish::Call;
 use oncegate_core::key::{AutomationName, ClaimId, IdempotencyKey, RecordName, RunId};
 use oncegate_core::policy::Jitter;
+use oncegate_core::recovery::Restores;
 use oncegate_core::reset::Act;
 use oncegate_core::time::Now;
 use oncegate_store::api::{
@@ -82,6 +83,9 @@ fn at(key: usize) -> ClaimRef {
     ClaimRef { workspace: Workspace::DEFAULT, id: claim_id(key) }
 }
 
+/// No backup is ever restored here; what a restore makes of claims stands in the core's own table.
+static NO_RESTORES: LazyLock<Arc<Restores>> = LazyLock::new(Arc::default);
+
 impl Search<'_> {
     fn call(&self, key: usize, who: Who, other_payload: bool, boot: oncegate_core::claim::Boot) -> ClaimCall {
         let (start, target) = match who {
@@ -108,6 +112,7 @@ impl Search<'_> {
             record: (named && self.scope.record).then(|| NAMES.record.clone()),
             ttl: None,
             correction: who == Who::Correction,
+            dated: None,
         };
         ClaimCall {
             target,
@@ -147,6 +152,8 @@ impl Search<'_> {
             clock_is_doubtful: world.doubtful,
             parent: None,
             boot: world.boot,
+            restores: &NO_RESTORES,
+            recovering: false,
         }
     }
 

@@ -164,6 +164,7 @@ impl Writer<'_> {
             Some(Parked::LoopSuspected) => 2,
             Some(Parked::Incident) => 3,
             Some(Parked::Reset) => 4,
+            Some(Parked::Restored) => 5,
         });
         self.bytes.push(claim.fingerprint.map_or(0, |print| print.to_bytes()[16]));
     }

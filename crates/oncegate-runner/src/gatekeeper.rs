@@ -224,6 +224,16 @@ impl Gatekeeper {
         Ok(changed)
     }
 
+    /// A person ends the recovery after a restore; what they have set to run starts at once.
+    ///
+    /// # Errors
+    /// The store's; nothing was written.
+    pub async fn end_recovery(&self, reason: String, actor: String) -> Result<bool, StoreError> {
+        let ended = self.store.end_recovery(reason, actor).await?;
+        self.work.notify_one();
+        Ok(ended)
+    }
+
     /// A claim left `processing`, or came due: those who wait for it or its record look again.
     fn moved(&self, view: &ClaimView) {
         let claim = &view.claim;

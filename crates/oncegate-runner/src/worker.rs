@@ -93,6 +93,7 @@ impl Worker {
                 record: None,
                 ttl: None,
                 correction: false,
+                dated: None,
             },
             run_url: None,
             parent: None,

@@ -13,6 +13,7 @@ use oncegate_core::inbox::InboxList;
 use oncegate_core::key::{AutomationName, IdempotencyKey, StoreSecret};
 pub use oncegate_core::key::{ClaimRef, Workspace};
 use oncegate_core::policy::{Jitter, Policy};
+use oncegate_core::recovery::Gap;
 use oncegate_core::reset::{Act, Refusal};
 use oncegate_core::time::{Now, Timestamp};
 use oncegate_core::token::{Fence, Token};
@@ -271,6 +272,8 @@ pub struct ClaimView {
     pub created_at: Timestamp,
     /// When the row last changed.
     pub updated_at: Timestamp,
+    /// When its payload was removed, some time after done; `None` while it is kept, and if there was none.
+    pub payload_removed_at: Option<Timestamp>,
 }
 
 impl ClaimView {
@@ -351,6 +354,16 @@ pub enum Renamed {
     Nothing,
     /// Both names have claims of their own; two memories cannot become one.
     BothKnown,
+}
+
+/// A restore that no person has ended yet: nothing runs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, serde::Deserialize)]
+pub struct Recovery {
+    /// What the store knows nothing of.
+    #[serde(flatten)]
+    pub gap: Gap,
+    /// How many claims were open in the backup; they are `error` with the cause `restored`.
+    pub open_claims: u64,
 }
 
 /// Work that the runner may take.
@@ -463,6 +476,10 @@ pub trait Store: Access + Notices + Nudges + Send + Sync {
     /// most went: `limit` means that there may be more.
     async fn reap(&self, limit: u32) -> Result<u64, StoreError>;
 
+    /// The recovery that the store is in, if it is.
+    async fn recovery(&self) -> Result<Option<Recovery>, StoreError>;
+    /// A person ends the recovery; `false`: the store is in none. What it parked stays parked.
+    async fn end_recovery(&self, reason: String, actor: String) -> Result<bool, StoreError>;
     /// How the store is doing. Looks at every open claim, so it is not for every request.
     async fn vitals(&self) -> Result<Vitals, StoreError>;
     /// Proves that a claim could be written now: writes as much as one needs, and syncs it.

@@ -48,6 +48,8 @@ pub struct AdmitEvent {
     pub record: Option<RecordName>,
     /// Why it is of another environment than its source: then it takes no key, and is kept for a person.
     pub other_environment: Option<String>,
+    /// When it happened, if it says.
+    pub dated: Option<Timestamp>,
 }
 
 /// What became of one event.

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum StoreError {
     /// No space for the write; the caller is told 503 and nothing was claimed.
-    #[error("the store is full: {0}; free some disk space, nothing was written")]
+    #[error("the store is full: {0}; free some disk space; nothing was written")]
     Full(String),
     /// The store is closing, or its writer is gone.
     #[error("the store is closed")]
@@ -46,6 +46,16 @@ pub enum StoreError {
         /// The newest this program knows.
         known: i64,
     },
+    /// A file of an earlier version, which is not touched before there is a copy of it.
+    #[error(
+        "{path} is of an earlier oncegate and could not be copied before its upgrade, so it was left as it was: {message}"
+    )]
+    NotCopied {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        message: String,
+    },
     /// A file or directory could not be opened or made.
     #[error("{path}: {message}")]
     Path {
@@ -67,10 +77,19 @@ impl From<rusqlite::Error> for StoreError {
         use rusqlite::ErrorCode;
         match error.sqlite_error_code() {
             Some(ErrorCode::DiskFull) => Self::Full(error.to_string()),
+            // A disk or a quota that ends within a write of the log, its index or its sync.
+            Some(ErrorCode::SystemIoFailure) if is_for_want_of_room(&error) => Self::Full(error.to_string()),
             Some(ErrorCode::ConstraintViolation | ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
                 Self::Inconsistent(error.to_string())
             }
             _ => Self::Database(error.to_string()),
         }
     }
+}
+
+fn is_for_want_of_room(error: &rusqlite::Error) -> bool {
+    use rusqlite::ffi::{SQLITE_IOERR_FSYNC, SQLITE_IOERR_SHMSIZE, SQLITE_IOERR_WRITE};
+    error
+        .sqlite_extended_error_code()
+        .is_some_and(|code| [SQLITE_IOERR_WRITE, SQLITE_IOERR_FSYNC, SQLITE_IOERR_SHMSIZE].contains(&code))
 }

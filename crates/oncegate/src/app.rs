@@ -15,13 +15,14 @@ use oncegate_runner::entropy;
 use oncegate_runner::flow::Action;
 use oncegate_runner::gatekeeper::Gatekeeper;
 use oncegate_store::access::NewToken;
-use oncegate_store::api::{Renamed, Store, Workspace};
+use oncegate_store::api::{Recovery, Renamed, Store, Workspace};
 use oncegate_store::clock::Clock;
 use oncegate_store::sqlite::{self, SqliteStore};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use crate::backups::Backups;
 use crate::config::Config;
 pub use crate::http::server::Limits;
 use crate::http::{AppState, router, server};
@@ -87,11 +88,14 @@ pub struct Running {
     pub address: SocketAddr,
     /// The admin token, if it was made at this start: this is the only time it can be seen.
     pub new_token: Option<String>,
+    /// The recovery that the store is in, if it is: nothing runs.
+    pub recovery: Option<Recovery>,
     /// The use-cases, for those who hold the gate in their own process.
     pub gate: Arc<Gatekeeper>,
     engine: Engine,
     server: JoinHandle<()>,
     uses: JoinHandle<()>,
+    nightly: JoinHandle<()>,
     stop: watch::Sender<bool>,
     state: Arc<AppState>,
     drain_notice: Duration,
@@ -106,8 +110,16 @@ const REQUESTS_DRAIN: Duration = Duration::from_secs(3);
 /// The store, the port or the settings.
 pub async fn start(options: Options) -> Result<Running, StartError> {
     let caller = caller(&options.config)?;
-    let Config { public_url, sources, automations, renamed, allow_private: _, concurrency, metrics_public } =
-        options.config;
+    let Config {
+        public_url,
+        sources,
+        automations,
+        renamed,
+        allow_private: _,
+        concurrency,
+        backup,
+        metrics_public,
+    } = options.config;
     // Before anything is written: a token made by a start that fails for its port would never be seen.
     let unusable = |e: std::io::Error| StartError::Listen { address: options.listen, message: e.to_string() };
     let listener = TcpListener::bind(options.listen).await.map_err(unusable)?;
@@ -127,6 +139,17 @@ pub async fn start(options: Options) -> Result<Running, StartError> {
         Arc::clone(&metrics) as _,
     )?;
     let store: Arc<dyn Store> = Arc::new(store);
+    let recovery = store.recovery().await?;
+    if let Some(recovery) = &recovery {
+        tracing::warn!(
+            backup_at = %recovery.gap.backup_at,
+            open_claims = recovery.open_claims,
+            "IN RECOVERY: this store was restored from a backup, and NOTHING RUNS until a person ends the recovery"
+        );
+    }
+    let made_at = store.workspaces().await?.first().map_or_else(|| store.now().wall, |w| w.created_at);
+    let random = u32::from_be_bytes(entropy::bytes());
+    let backups = Arc::new(Backups::new(&options.data, backup, Arc::clone(&options.clock), made_at, random));
     let ours = |(name, automation)| ((Workspace::DEFAULT, name), automation);
     book.declare(automations.into_iter().map(ours).collect());
     rename(store.as_ref(), renamed).await?;
@@ -148,12 +171,25 @@ pub async fn start(options: Options) -> Result<Running, StartError> {
         },
     );
     let (stop, stopped) = watch::channel(false);
-    let state = Arc::new(AppState::new(Arc::clone(&gate), sources, base_url, metrics));
+    let state = Arc::new(AppState::new(Arc::clone(&gate), sources, base_url, metrics, Arc::clone(&backups)));
     let uses = tokio::spawn(write_uses(Arc::clone(&state), stopped.clone()));
+    let nightly = tokio::spawn(backups.nightly(stopped.clone()));
     let router = router(Arc::clone(&state), metrics_public);
     let server = tokio::spawn(server::run(listener, router, options.limits, stopped));
     let drain_notice = options.limits.drain_notice;
-    Ok(Running { address, new_token, gate, engine, server, uses, stop, state, drain_notice })
+    Ok(Running {
+        address,
+        new_token,
+        recovery,
+        gate,
+        engine,
+        server,
+        uses,
+        nightly,
+        stop,
+        state,
+        drain_notice,
+    })
 }
 
 /// What makes outside calls, once every target that is spelt out has been looked at: a typing error or a private
@@ -278,6 +314,8 @@ impl Running {
         }
         // Nobody loses more by it than a minute of `last_used_at`.
         let _ = self.uses.await;
+        // One that is being made is left unfinished, under a name that no restore takes.
+        self.nightly.abort();
         self.engine.drain().await;
         self.gate.store().close().await;
     }

@@ -2,6 +2,7 @@
 //! in the crates below.
 
 pub mod app;
+pub mod backups;
 pub mod cli;
 pub mod config;
 mod http;

@@ -62,11 +62,21 @@ trait Rules {
     /// The kind of event, in the provider's words.
     fn event_type(&self, req: &Request<'_>, payload: &serde_json::Value) -> Option<String>;
 
+    /// When the event happened, in the provider's words: the same on every delivery. Not when it was sent.
+    fn dated(&self, _payload: &serde_json::Value) -> Option<Timestamp> {
+        None
+    }
+
     /// Fields of the body that may change between two deliveries of one event. Changing a provider's list
     /// means a new [`Fingerprint::VERSION`].
     fn volatile(&self) -> Vec<FieldPath> {
         Vec::new()
     }
+}
+
+/// The instant at a place of the body; text that is none is no date.
+fn instant(payload: &serde_json::Value, pointer: &str) -> Option<Timestamp> {
+    Timestamp::parse_rfc3339(payload.pointer(pointer)?.as_str()?).ok()
 }
 
 /// A key made of the provider's name, the source's name if ids are unique only within it, and fields.
@@ -182,6 +192,8 @@ pub struct Event {
     pub fingerprint: Fingerprint,
     /// The kind of event in the provider's words, at most 128 bytes; not every provider tells.
     pub event_type: Option<String>,
+    /// When it happened by the provider's word; not every provider tells.
+    pub dated: Option<Timestamp>,
 }
 
 /// Longest event type taken over, in bytes: it is a word of the provider, not a place for content.
@@ -247,7 +259,8 @@ impl Provider {
             !t.trim().is_empty() && t.len() <= EVENT_TYPE_BYTES_MAX && !t.contains(char::is_control)
         };
         let event_type = rules.event_type(req, &body.payload).filter(is_word);
-        Reading::Events(vec![Event { identity, payload: body.payload, fingerprint, event_type }])
+        let dated = rules.dated(&body.payload);
+        Reading::Events(vec![Event { identity, payload: body.payload, fingerprint, event_type, dated }])
     }
 
     /// Fields of the body that may change between two deliveries of one event; left out of the fingerprint.

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use serde_json::Value;
 
 use super::signature::{Algorithm, Encoding, any_fits, presented, single};
-use super::{DefaultKey, FieldPath, Headers, Request, Rules, SecretError, SignatureError};
+use super::{DefaultKey, FieldPath, Headers, Request, Rules, SecretError, SignatureError, instant};
 use crate::secret::Secret;
 use crate::time::Timestamp;
 
@@ -91,6 +91,11 @@ impl Rules for StandardWebhooks {
     /// key: a sender may change its header names, not its ids.
     fn default_key(&self, req: &Request<'_>) -> Option<DefaultKey> {
         Some(DefaultKey { with_source: true, fields: vec![FieldPath::header(names(req.headers).id)] })
+    }
+
+    /// `timestamp` of the payload, as the specification recommends it; that of the header is the attempt's.
+    fn dated(&self, payload: &Value) -> Option<Timestamp> {
+        instant(payload, "/timestamp")
     }
 
     fn event_type(&self, _req: &Request<'_>, payload: &Value) -> Option<String> {

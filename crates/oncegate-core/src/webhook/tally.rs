@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use serde_json::Value;
 
 use super::signature::{Algorithm, BodySignature, Encoding};
-use super::{DefaultKey, FieldPath, Request, Rules, SignatureError};
+use super::{DefaultKey, FieldPath, Request, Rules, SignatureError, instant};
 use crate::time::Timestamp;
 
 pub(super) struct Tally;
@@ -36,6 +36,11 @@ impl Rules for Tally {
             FieldPath::body(&["data", "submissionId"]),
         ];
         Some(DefaultKey { with_source: false, fields })
+    }
+
+    /// When the form was sent in; the event's own date stands beside its type.
+    fn dated(&self, payload: &Value) -> Option<Timestamp> {
+        instant(payload, "/data/createdAt").or_else(|| instant(payload, "/createdAt"))
     }
 
     fn event_type(&self, _req: &Request<'_>, payload: &Value) -> Option<String> {

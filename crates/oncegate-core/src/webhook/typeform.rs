@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde_json::Value;
 
 use super::signature::{Algorithm, BodySignature, Encoding};
-use super::{DefaultKey, FieldPath, Request, Rules, SignatureError};
+use super::{DefaultKey, FieldPath, Request, Rules, SignatureError, instant};
 use crate::time::Timestamp;
 
 pub(super) struct Typeform;
@@ -35,6 +35,10 @@ impl Rules for Typeform {
             FieldPath::body(&["form_response", "token"]),
         ];
         Some(DefaultKey { with_source: false, fields })
+    }
+
+    fn dated(&self, payload: &Value) -> Option<Timestamp> {
+        instant(payload, "/form_response/submitted_at")
     }
 
     fn event_type(&self, _req: &Request<'_>, payload: &Value) -> Option<String> {

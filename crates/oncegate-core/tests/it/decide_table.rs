@@ -220,6 +220,7 @@ impl Fixture {
         facts.stale_streak = if c.at_stale_streak { 5 } else { 4 };
         facts.run_id_is_constant = c.asks == (Asks::CallerRun1 { looks_constant: true });
         let request = Request {
+            dated: None,
             start: match c.asks {
                 Asks::Caller => Start::Now(caller(None)),
                 Asks::CallerRun1 { .. } => Start::Now(caller(Some("run-1"))),

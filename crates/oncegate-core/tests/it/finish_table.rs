@@ -1,6 +1,7 @@
 //! Every state × every finish call × current and older tokens (DESIGN §3, "Finishing" and "Retries").
 //! Here are also the rows that this table, the table of `decide` and the table of resets are made of.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use oncegate_core::claim::{AtClaim, Boot, Claim, ErrorCause, Holder, Lease, Liveness, Parked, State};
@@ -206,11 +207,19 @@ pub(crate) fn facts(claim: Option<Claim>, boot: Boot) -> Facts {
         clock_is_doubtful: false,
         parent: None,
         boot,
+        restores: Arc::default(),
     }
 }
 
 pub(crate) fn ask(holder: Holder) -> Request {
-    Request { start: Start::Now(holder), fingerprint: None, record: None, ttl: None, correction: false }
+    Request {
+        start: Start::Now(holder),
+        fingerprint: None,
+        record: None,
+        ttl: None,
+        correction: false,
+        dated: None,
+    }
 }
 
 /// What the runner is told at `now`, and the row after it.

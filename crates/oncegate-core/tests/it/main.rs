@@ -11,6 +11,7 @@ mod mutations;
 mod never_panics;
 mod nudges;
 mod raw_bytes;
+mod recovery_table;
 mod reset_table;
 mod sample;
 mod samples;

@@ -1,7 +1,7 @@
 //! What people do to claims and automations, each with its audit row in the same transaction.
 
 use oncegate_core::key::{AutomationName, Workspace};
-use oncegate_core::reset::{self, Act};
+use oncegate_core::reset::{self, Act, Refusal};
 use rusqlite::params;
 
 use super::row::{self, Extra};
@@ -27,6 +27,11 @@ impl Context<'_> {
             Ok(writes) => writes,
             Err(refusal) => return Ok(Acted::Refused(refusal)),
         };
+        // A caller brings its payload again; our runner has none but the stored one.
+        let again = matches!(call.act, Act::Reset { .. } | Act::FromStart { .. });
+        if again && before.flow && stored.view.payload_removed_at.is_some() {
+            return Ok(Acted::Refused(Refusal::PayloadRemoved));
+        }
         self.update(&stored, &writes.claim, &Extra::default(), None, &call.actor)?;
         let line = &writes.line;
         self.history(stored.row, line, &call.actor)?;

@@ -43,7 +43,7 @@ pub fn inspect(data: &Path) -> Result<Option<Inspection>, StoreError> {
     let schema = db.pragma_query_value(None, "user_version", |r| r.get(0))?;
     let mut inspection = Inspection {
         schema,
-        schema_known: migrations::known(),
+        schema_known: migrations::KNOWN,
         journal_mode: db.pragma_query_value(None, "journal_mode", |r| r.get(0))?,
         synchronous: db.pragma_query_value(None, "synchronous", |r| r.get(0))?,
         ticked_at: None,

@@ -79,6 +79,7 @@ impl Context<'_> {
                 record: event.record.clone(),
                 ttl: None,
                 correction: false,
+                dated: event.dated,
             },
             run_url: None,
             parent: None,

@@ -3,6 +3,9 @@
 
 mod access;
 mod acts;
+mod backup;
+mod backups;
+mod connect;
 mod dir;
 mod disk;
 mod family;
@@ -11,19 +14,28 @@ mod intake;
 mod migrations;
 mod notices;
 mod nudges;
+mod payloads;
 #[cfg(test)]
 mod plans;
 mod queries;
 mod readers;
+mod recovery;
+mod restore;
+mod room;
 mod row;
 mod schema_meta;
 mod steps;
 mod store;
 mod transition;
+mod upgrade;
 mod upkeep;
 mod vitals;
 mod writer;
 
+pub use backup::{Made, Source, back_up};
+pub use backups::{BackupDir, newest, nightly_due};
 pub use disk::{Backup, FileSystem, Lasting, database_bytes, newest_backup, permissions, sync_time};
 pub use inspect::{Inspection, inspect};
+pub use restore::{Restored, restore};
 pub use store::{Options, Settings, SqliteStore};
+pub use upgrade::{Schema, check, upgrade};

@@ -128,6 +128,7 @@ fn as_its_caller(id: ClaimRef) -> ClaimCall {
             record: None,
             ttl: None,
             correction: false,
+            dated: None,
         },
         run_url: None,
         parent: None,

@@ -19,7 +19,7 @@ use rusqlite::Connection;
 use rusqlite::trace::{TraceEvent, TraceEventCodes};
 
 use super::transition::Context;
-use super::{intake, migrations, nudges, queries, row, schema_meta, upkeep, vitals};
+use super::{intake, migrations, nudges, payloads, queries, row, schema_meta, upkeep, vitals};
 use crate::api::{
     ActCall, AdmitCall, AdmitEvent, ClaimCall, DefaultPolicies, Filter, FinishCall, Payload, PolicyBook,
     Release, StepBegin, StepEnd, StepOutcome, Target, UnverifiedCall, Workspace,
@@ -35,8 +35,15 @@ const LARGE: [&str; 8] =
     ["claims", "payloads", "pruned", "record_runs", "history", "step_calls", "deliveries", "audit"];
 
 /// Walking along an index is walking along a table, unless the index only has the rows that are open.
-const OPEN_ONLY: [&str; 5] =
-    ["claims_live", "claims_error", "claims_marked", "claims_due", "deliveries_open"];
+const OPEN_ONLY: [&str; 7] = [
+    "claims_live",
+    "claims_error",
+    "claims_marked",
+    "claims_due",
+    "deliveries_open",
+    "deliveries_parked",
+    "deliveries_parked_by_date",
+];
 
 /// Read newest first until the page is full; whatever is skipped on the way belongs to another workspace.
 const PAGES: [&str; 2] =
@@ -93,6 +100,7 @@ fn claim_call(key: &str, start: Start) -> ClaimCall {
             record: Some(RecordName::try_from("crm:1").unwrap()),
             ttl: None,
             correction: false,
+            dated: None,
         },
         run_url: None,
         parent: None,
@@ -105,6 +113,7 @@ fn claim_call(key: &str, start: Start) -> ClaimCall {
 /// One claim through everything that can happen to it.
 fn live_a_life(db: &Connection, secret: &StoreSecret) {
     let policies: Arc<dyn PolicyBook> = Arc::new(DefaultPolicies::default());
+    let restores = Arc::default();
     let journal = Journal::new(Arc::new(()));
     let cx = Context {
         db,
@@ -113,6 +122,8 @@ fn live_a_life(db: &Connection, secret: &StoreSecret) {
         now: NOW,
         boot: BOOT,
         clock_is_doubtful: false,
+        restores: &restores,
+        recovering: false,
         journal: &journal,
     };
     let caller = || Start::Now(Holder::Caller { run_id: Some(RunId::try_from("run").unwrap()) });
@@ -140,6 +151,7 @@ fn live_a_life(db: &Connection, secret: &StoreSecret) {
     read_all(db);
     let years = Now { wall: NOW.wall.after(std::time::Duration::from_secs(3 * 366 * 86_400)), ..NOW };
     Context { now: NOW, ..cx }.claim(&claim_call("k2", Start::Queue)).unwrap();
+    payloads::remove(&Context { now: years, ..cx }, 10).unwrap();
     upkeep::reap(db, years, 100, &journal).unwrap();
 }
 
@@ -175,6 +187,7 @@ fn admit(cx: &Context<'_>) {
         json: "{}".into(),
         record: None,
         other_environment: None,
+        dated: None,
     };
     let unverified = UnverifiedCall {
         workspace: WS,
@@ -243,7 +256,7 @@ fn read_all(db: &Connection) {
 fn no_statement_reads_a_large_table_from_end_to_end() {
     let mut db = Connection::open_in_memory().unwrap();
     super::store::keep_plans(&db).unwrap();
-    migrations::migrate(&mut db, Path::new("memory")).unwrap();
+    migrations::step_up(&mut db, 0).unwrap();
     let meta = schema_meta::open(&mut db, [7; 32], NOW.wall).unwrap();
     let heard = overhear(&mut db);
     live_a_life(&db, &meta.secret);
@@ -261,7 +274,7 @@ fn no_statement_reads_a_large_table_from_end_to_end() {
 fn a_flood_of_deliveries_is_neither_sorted_nor_read_to_be_bounded() {
     let mut db = Connection::open_in_memory().unwrap();
     super::store::keep_plans(&db).unwrap();
-    migrations::migrate(&mut db, Path::new("memory")).unwrap();
+    migrations::step_up(&mut db, 0).unwrap();
     let meta = schema_meta::open(&mut db, [7; 32], NOW.wall).unwrap();
     let heard = overhear(&mut db);
     live_a_life(&db, &meta.secret);

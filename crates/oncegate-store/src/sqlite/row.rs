@@ -31,7 +31,7 @@ pub(super) const SELECT: &str = "SELECT c.id, c.claim_id, c.workspace_id, c.auto
     c.opened_at, c.due_at, c.holder, c.boot, c.run_id, c.run_url, c.processing_started_at, c.lease_renewed, \
     c.lease_ttl, c.parent, c.parent_ends, c.nudge_at, c.nudges, c.same_runs, c.heard_from, c.done_at, c.retain_until, c.result, c.error_at, c.error_cause, \
     c.note, c.parked, c.mismatch_at, c.late_at, c.stops, c.first_stop_at, c.last_stop_at, c.created_at, \
-    c.updated_at, a.name FROM claims c JOIN automations a ON a.id = c.automation_id";
+    c.updated_at, c.payload_removed_at, a.name FROM claims c JOIN automations a ON a.id = c.automation_id";
 
 pub(super) fn ts(ms: i64) -> Timestamp {
     Timestamp::from_millis(ms)
@@ -137,6 +137,8 @@ pub(super) fn read(r: &Row<'_>) -> Result<Stored, StoreError> {
         last_stop_at: opt_ts("last_stop_at")?,
         created_at: need("created_at")?,
         updated_at: need("updated_at")?,
+        // Zero says that there was none to remove.
+        payload_removed_at: opt_ts("payload_removed_at")?.filter(|at| at.as_millis() != 0),
     };
     Ok(Stored { row: view.row, version: r.get("version")?, automation_id: r.get("automation_id")?, view })
 }
@@ -175,15 +177,17 @@ fn text<T>(
 }
 
 fn cause(word: &str) -> Option<ErrorCause> {
-    use ErrorCause::{AskedToWait, Failed, Marked, MarkedAfterDone, OutcomeUnknown, Shutdown, Stale};
-    [Failed, OutcomeUnknown, Stale, Shutdown, AskedToWait, Marked, MarkedAfterDone]
+    use ErrorCause::{
+        AskedToWait, Failed, Marked, MarkedAfterDone, OutcomeUnknown, Restored, Shutdown, Stale,
+    };
+    [Failed, OutcomeUnknown, Stale, Shutdown, AskedToWait, Marked, MarkedAfterDone, Restored]
         .into_iter()
         .find(|c| c.as_str() == word)
 }
 
 fn parked(word: &str) -> Option<Parked> {
-    use Parked::{Incident, LoopSuspected, NeedsReplay, Reset};
-    [NeedsReplay, LoopSuspected, Incident, Reset].into_iter().find(|p| p.as_str() == word)
+    use Parked::{Incident, LoopSuspected, NeedsReplay, Reset, Restored};
+    [NeedsReplay, LoopSuspected, Incident, Reset, Restored].into_iter().find(|p| p.as_str() == word)
 }
 
 /// Loads one claim; another workspace's is not there.

@@ -3,6 +3,7 @@
 use oncegate_core::claim::Boot;
 use oncegate_core::key::StoreSecret;
 use oncegate_core::limits;
+use oncegate_core::recovery::Restores;
 use oncegate_core::time::{LeaseInstant, Timestamp};
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -16,6 +17,8 @@ pub(super) struct Meta {
     pub(super) lease: LeaseInstant,
     /// The wall clock at the last tick.
     pub(super) last_wall: Option<Timestamp>,
+    pub(super) restores: Restores,
+    pub(super) recovering: bool,
 }
 
 /// Makes the secret and the default workspace at the first opening, and counts this start.
@@ -43,6 +46,8 @@ pub(super) fn open(db: &mut Connection, fresh_secret: [u8; 32], now: Timestamp) 
         // Or a start that ends before its first tick would move them again.
         set_clocks(&tx, LeaseInstant(lease), now)?;
     }
+    let restores = super::recovery::restores(&tx)?;
+    let recovering = super::recovery::current(&tx)?.is_some();
     tx.commit()?;
     let secret = <[u8; 32]>::try_from(secret)
         .map_err(|_| StoreError::Inconsistent("the store's secret is not 32 bytes long".into()))?;
@@ -52,10 +57,25 @@ pub(super) fn open(db: &mut Connection, fresh_secret: [u8; 32], now: Timestamp) 
         boot,
         lease: LeaseInstant(lease),
         last_wall: last_wall.map(Timestamp::from_millis),
+        restores,
+        recovering,
     })
 }
 
-fn value<T: rusqlite::types::FromSql>(db: &Connection, name: &str) -> Result<Option<T>, StoreError> {
+/// Writes one of the values.
+pub(super) fn set_value(db: &Connection, name: &str, value: &dyn rusqlite::ToSql) -> Result<(), StoreError> {
+    db.prepare_cached(
+        "INSERT INTO meta (name, value) VALUES (?1, ?2) ON CONFLICT DO UPDATE SET value = excluded.value",
+    )?
+    .execute(params![name, value])?;
+    Ok(())
+}
+
+/// Reads one of the values.
+pub(super) fn value<T: rusqlite::types::FromSql>(
+    db: &Connection,
+    name: &str,
+) -> Result<Option<T>, StoreError> {
     Ok(db.query_row("SELECT value FROM meta WHERE name = ?1", [name], |r| r.get(0)).optional()?)
 }
 

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 use oncegate_core::claim::{Boot, Holder};
@@ -11,19 +12,23 @@ use oncegate_core::inbox::InboxList;
 use oncegate_core::key::{AutomationName, ClaimRef, IdempotencyKey, StoreSecret, Workspace};
 use oncegate_core::limits;
 use oncegate_core::notice::{self, NoticeKind};
+use oncegate_core::recovery::Restores;
 use oncegate_core::time::{Now, Timestamp};
 use rusqlite::Connection;
 
+pub(super) use super::connect::{be_durable, connect, keep_plans, read_only};
 use super::dir::DataDir;
 use super::readers::Readers;
+use super::room::Room;
 use super::transition::{self, Context};
 use super::writer::{Manner, Writer};
-use super::{access, intake, migrations, queries, row, schema_meta, upkeep, vitals};
+use super::{access, intake, migrations, payloads, queries, recovery, row, schema_meta, upkeep, vitals};
 use crate::StoreError;
 use crate::access::{Access, ApiToken, NewToken, WorkspaceRow};
 use crate::api::{
     ActCall, Acted, AdmitCall, Admitted, AuditRow, ClaimCall, ClaimView, Claimed, DeliveryRow, Due, Filter,
-    FinishCall, HistoryRow, Page, PolicyBook, Renamed, StepBegin, StepEnd, Store, UnverifiedCall, Work,
+    FinishCall, HistoryRow, Page, PolicyBook, Recovery, Renamed, StepBegin, StepEnd, Store, UnverifiedCall,
+    Work,
 };
 use crate::clock::{Clock, LeaseClock};
 use crate::observer::{Happened, Journal, Observer};
@@ -69,6 +74,9 @@ struct Shared {
     clock: Arc<dyn Clock>,
     lease: LeaseClock,
     policies: Arc<dyn PolicyBook>,
+    restores: Arc<Restores>,
+    /// Until a person ends the recovery, which is never begun while a store is open.
+    recovering: AtomicBool,
     journal: Arc<Journal>,
     /// One tick at a time: two would find the same clock set back, and move what is due twice.
     ticking: tokio::sync::Mutex<()>,
@@ -87,6 +95,8 @@ impl Shared {
             now: self.now(),
             boot: self.boot,
             clock_is_doubtful: self.lease.is_doubtful(self.clock.read()),
+            restores: &self.restores,
+            recovering: self.recovering.load(Ordering::Acquire),
             journal: &self.journal,
         }
     }
@@ -114,26 +124,31 @@ impl SqliteStore {
         observer: Arc<dyn Observer>,
     ) -> Result<Self, StoreError> {
         let dir = DataDir::open(dir, options.ephemeral)?;
-        let path = dir.database();
-        let mut db = connect(&path)?;
-        migrations::migrate(&mut db, &path)?;
+        let path = dir.make_database()?;
         let reading = options.clock.read();
+        // Before SQLite opens it, which may already change a file.
+        migrations::not_newer_on_disk(&path)?;
+        let mut db = connect(&path)?;
+        migrations::migrate(&mut db, &dir, reading.wall)?;
         let meta = schema_meta::open(&mut db, options.fresh_secret, reading.wall)?;
         if let Some(bytes) = options.max_bytes {
             let page: i64 = db.pragma_query_value(None, "page_size", |r| r.get(0))?;
             db.pragma_update(None, "max_page_count", i64::try_from(bytes).unwrap_or(i64::MAX) / page)?;
         }
         let readers = Readers::open(&path, READERS)?;
+        let room = Room::new(&dir, options.max_bytes);
         let shared = Shared {
             secret: meta.secret,
             boot: meta.boot,
             clock: Arc::clone(&options.clock),
             lease: LeaseClock::resume(meta.lease, reading, meta.last_wall),
             policies: Arc::clone(&options.policies),
+            restores: Arc::new(meta.restores),
+            recovering: AtomicBool::new(meta.recovering),
             journal: Arc::new(Journal::new(observer)),
             ticking: tokio::sync::Mutex::default(),
         };
-        let writer = Writer::start(db, Arc::clone(&options.clock), Arc::clone(&shared.journal))?;
+        let writer = Writer::start(db, room, Arc::clone(&options.clock), Arc::clone(&shared.journal))?;
         Ok(Self { shared: Arc::new(shared), writer: Arc::new(writer), readers, dir })
     }
 
@@ -161,37 +176,6 @@ impl SqliteStore {
         let shared = Arc::clone(&self.shared);
         self.writer.write(manner, move |db| work(&shared.context(db))).await
     }
-}
-
-fn connect(path: &Path) -> Result<Connection, StoreError> {
-    let at = |message: String| StoreError::Path { path: path.to_owned(), message };
-    let db = Connection::open(path).map_err(|e| at(e.to_string()))?;
-    // SQLite answers with the mode that it could set; a file system without shared memory cannot do WAL.
-    let mode: String = db.pragma_update_and_check(None, "journal_mode", "WAL", |r| r.get(0))?;
-    if mode != "wal" {
-        return Err(at(format!("the file system cannot do write-ahead logging (journal mode stays {mode})")));
-    }
-    be_durable(&db)?;
-    db.pragma_update(None, "foreign_keys", true)?;
-    // Checkpoints write whole pages in random order; fewer, larger ones cost less than many small ones.
-    db.pragma_update(None, "wal_autocheckpoint", 20_000)?;
-    db.pragma_update(None, "cache_size", -64 * 1024)?;
-    keep_plans(&db)?;
-    db.busy_timeout(std::time::Duration::from_secs(5))?;
-    db.set_prepared_statement_cache_capacity(128);
-    Ok(db)
-}
-
-/// An `Ok` of the store means synced to disk.
-pub(super) fn be_durable(db: &Connection) -> Result<(), StoreError> {
-    Ok(db.pragma_update(None, "synchronous", "FULL")?)
-}
-
-/// Otherwise SQLite plans a prepared statement anew for every value bound to it, to see whether a partial index fits
-/// that value; half of a claim's time went there.
-pub(super) fn keep_plans(db: &Connection) -> Result<(), StoreError> {
-    db.set_db_config(rusqlite::config::DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
-    Ok(())
 }
 
 #[async_trait]
@@ -227,7 +211,7 @@ impl Store for SqliteStore {
     }
 
     async fn act(&self, call: ActCall) -> Result<Acted, StoreError> {
-        self.transact(Manner::ASKING, move |cx| cx.act(&call)).await
+        self.transact(Manner::URGENT, move |cx| cx.act(&call)).await
     }
 
     async fn admit(&self, call: AdmitCall) -> Result<Vec<Admitted>, StoreError> {
@@ -242,7 +226,7 @@ impl Store for SqliteStore {
     }
 
     async fn begin_step(&self, step: StepBegin) -> Result<Option<i64>, StoreError> {
-        self.transact(Manner::ASKING.killed_at("step.before_commit", "step.written"), move |cx| {
+        self.transact(Manner::URGENT.killed_at("step.before_commit", "step.written"), move |cx| {
             cx.begin_step(&step)
         })
         .await
@@ -263,7 +247,7 @@ impl Store for SqliteStore {
         reason: String,
         actor: String,
     ) -> Result<bool, StoreError> {
-        self.transact(Manner::ASKING, move |cx| {
+        self.transact(Manner::URGENT, move |cx| {
             cx.set_paused(workspace, &automation, paused, &reason, &actor)
         })
         .await
@@ -362,12 +346,18 @@ impl Store for SqliteStore {
     }
 
     async fn due(&self, limit: u32) -> Result<Vec<Due>, StoreError> {
+        if self.shared.recovering.load(Ordering::Acquire) {
+            return Ok(vec![]);
+        }
         let shared = Arc::clone(&self.shared);
         self.readers.read(move |db| queries::due(db, shared.now(), shared.boot, limit)).await
     }
 
     async fn next_due(&self) -> Result<Option<Timestamp>, StoreError> {
-        self.readers.read(upkeep::next_due).await
+        match self.shared.recovering.load(Ordering::Acquire) {
+            true => Ok(None),
+            false => self.readers.read(upkeep::next_due).await,
+        }
     }
 
     async fn tick(&self) -> Result<(), StoreError> {
@@ -399,11 +389,26 @@ impl Store for SqliteStore {
     }
 
     async fn reap(&self, limit: u32) -> Result<u64, StoreError> {
-        self.transact(Manner::ASKING, move |cx| match cx.clock_is_doubtful {
+        self.transact(Manner::URGENT, move |cx| match cx.clock_is_doubtful {
             true => Ok(0),
-            false => upkeep::reap(cx.db, cx.now, limit, cx.journal),
+            // What a restored store remembers may be all that is known.
+            false if cx.recovering => Ok(0),
+            false => {
+                let reaped = upkeep::reap(cx.db, cx.now, limit, cx.journal)?;
+                Ok(reaped.max(payloads::remove(cx, limit)?))
+            }
         })
         .await
+    }
+
+    async fn recovery(&self) -> Result<Option<Recovery>, StoreError> {
+        self.readers.read(recovery::current).await
+    }
+
+    async fn end_recovery(&self, reason: String, actor: String) -> Result<bool, StoreError> {
+        let ended = self.transact(Manner::URGENT, move |cx| recovery::end(cx, &reason, &actor)).await?;
+        self.shared.recovering.store(false, Ordering::Release);
+        Ok(ended)
     }
 
     async fn vitals(&self) -> Result<Vitals, StoreError> {

@@ -11,6 +11,7 @@ use oncegate_core::key::{AutomationName, ClaimRef, IdempotencyKey, RunId, StoreS
 use oncegate_core::limits;
 use oncegate_core::notice as core_notice;
 use oncegate_core::policy::Policy;
+use oncegate_core::recovery::Restores;
 use oncegate_core::time::Now;
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -31,6 +32,8 @@ pub(super) struct Context<'a> {
     pub(super) now: Now,
     pub(super) boot: Boot,
     pub(super) clock_is_doubtful: bool,
+    pub(super) restores: &'a Arc<Restores>,
+    pub(super) recovering: bool,
     /// What to tell whoever counts, once this is committed.
     pub(super) journal: &'a Journal,
 }
@@ -135,7 +138,7 @@ impl Context<'_> {
 
     /// What was found, and the row that holds the record.
     pub(super) fn facts<'s>(
-        &self,
+        &'s self,
         (id, place): (ClaimRef, &Place),
         stored: Option<&'s Stored>,
         above: Option<&Above>,
@@ -202,6 +205,8 @@ impl Context<'_> {
             clock_is_doubtful: self.clock_is_doubtful,
             parent,
             boot: self.boot,
+            restores: self.restores,
+            recovering: self.recovering,
         };
         Ok((holder, loaded))
     }
@@ -330,9 +335,16 @@ impl Context<'_> {
         if let Some(id) = known {
             return Ok(id);
         }
+        // One that was renamed still has the number of its old name; whoever takes that name is counted on.
         self.db.execute(
-            "INSERT INTO automations (workspace_id, name, created_at) VALUES (?1, ?2, ?3)",
-            params![workspace.0, name.as_str(), self.now.wall.as_millis()],
+            "INSERT INTO automations (id, workspace_id, name, created_at) \
+             VALUES ((SELECT ?4 WHERE NOT EXISTS (SELECT 1 FROM automations WHERE id = ?4)), ?1, ?2, ?3)",
+            params![
+                workspace.0,
+                name.as_str(),
+                self.now.wall.as_millis(),
+                self.secret.automation_number(workspace, name)
+            ],
         )?;
         Ok(self.db.last_insert_rowid())
     }

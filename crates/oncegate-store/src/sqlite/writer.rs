@@ -6,6 +6,7 @@ use std::sync::Arc;
 use rusqlite::{Connection, TransactionBehavior};
 use tokio::sync::{mpsc, oneshot};
 
+use super::room::Room;
 use crate::StoreError;
 use crate::clock::Clock;
 use crate::failpoint;
@@ -20,6 +21,8 @@ const QUEUE_MAX: usize = 8_192;
 trait Job: Send {
     /// The caller hung up before its turn and nothing is to be done for it any more.
     fn is_abandoned(&self) -> bool;
+    /// May use the room that is kept free.
+    fn is_urgent(&self) -> bool;
     /// Does the work inside the open transaction. May be called again if the whole transaction was rolled back.
     fn apply(&mut self, db: &Connection) -> Result<(), StoreError>;
     /// Answers: with what `apply` found, or with the error that undid it.
@@ -42,13 +45,17 @@ pub(super) struct Manner {
     places: Option<(&'static str, &'static str)>,
     /// It tells what has happened already, so it counts even if whoever told it does not wait for the answer.
     is_news: bool,
+    /// It may use the room that is kept free: it finishes what was taken, or makes room, and takes nothing new.
+    is_urgent: bool,
 }
 
 impl Manner {
     /// Asks for something: whoever hangs up before it is done gets nothing done.
-    pub(super) const ASKING: Self = Self { places: None, is_news: false };
+    pub(super) const ASKING: Self = Self { places: None, is_news: false, is_urgent: false };
+    /// Asks for something that must be possible on a full disk too.
+    pub(super) const URGENT: Self = Self { is_urgent: true, ..Self::ASKING };
     /// Tells what has happened: written, come what may.
-    pub(super) const TELLING: Self = Self { places: None, is_news: true };
+    pub(super) const TELLING: Self = Self { places: None, is_news: true, is_urgent: true };
 
     /// The same, with places to be killed at.
     pub(super) const fn killed_at(self, before: &'static str, after: &'static str) -> Self {
@@ -63,6 +70,10 @@ where
 {
     fn is_abandoned(&self) -> bool {
         !self.manner.is_news && self.reply.is_closed()
+    }
+
+    fn is_urgent(&self) -> bool {
+        self.manner.is_urgent
     }
 
     fn apply(&mut self, db: &Connection) -> Result<(), StoreError> {
@@ -94,13 +105,14 @@ pub(super) struct Writer {
 impl Writer {
     pub(super) fn start(
         connection: Connection,
+        room: Room,
         clock: Arc<dyn Clock>,
         journal: Arc<Journal>,
     ) -> Result<Self, StoreError> {
         let (queue, jobs) = mpsc::channel(QUEUE_MAX);
         let thread = std::thread::Builder::new()
             .name("store-writer".into())
-            .spawn(move || Desk { connection, clock, journal }.run(jobs))
+            .spawn(move || Desk { connection, room, clock, journal }.run(jobs))
             .map_err(|e| StoreError::Database(e.to_string()))?;
         Ok(Self { queue: Some(queue).into(), thread: Some(thread).into() })
     }
@@ -147,6 +159,7 @@ fn lock<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 /// What the writer's thread works with.
 struct Desk {
     connection: Connection,
+    room: Room,
     clock: Arc<dyn Clock>,
     journal: Arc<Journal>,
 }
@@ -160,25 +173,44 @@ impl Desk {
             {
                 batch.push(job);
             }
+            // What runs must still be finished when nothing new can be taken.
+            if let Err(error) = self.room.for_new_work(&self.connection) {
+                let (urgent, new): (Vec<_>, Vec<_>) = batch.into_iter().partition(|job| job.is_urgent());
+                for job in new {
+                    self.journal.failed(&error);
+                    job.answer(Err(error.clone()));
+                }
+                batch = urgent;
+            }
+            if batch.is_empty() {
+                continue;
+            }
             match self.guarded(&mut batch) {
                 Ok(()) => batch.into_iter().for_each(|job| job.answer(Ok(()))),
                 Err(error) if batch.len() == 1 => {
-                    self.journal.failed(&error);
-                    batch.into_iter().for_each(|job| job.answer(Err(error.clone())));
+                    batch.into_iter().for_each(|job| self.alone(job, Some(error.clone())));
                 }
                 // One bad call must not fail its neighbours: each again, by itself.
-                Err(_) => {
-                    for job in batch {
-                        let mut alone = [job];
-                        let fate = self.guarded(&mut alone).inspect_err(|error| self.journal.failed(error));
-                        let [job] = alone;
-                        job.answer(fate);
-                    }
-                }
+                Err(_) => batch.into_iter().for_each(|job| self.alone(job, None)),
             }
         }
         // Leaves one file behind instead of three; failing to is harmless.
         let _ = self.connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)");
+    }
+
+    /// Tries one call by itself, unless that has been done and `failed`; and, if it is urgent and there is no room,
+    /// once more with the room that was held for it.
+    fn alone(&mut self, job: Box<dyn Job>, failed: Option<StoreError>) {
+        let mut job = [job];
+        let mut fate = match failed {
+            Some(error) => Err(error),
+            None => self.guarded(&mut job),
+        };
+        if matches!(fate, Err(StoreError::Full(_))) && job[0].is_urgent() && self.room.give_up_reserve() {
+            fate = self.guarded(&mut job);
+        }
+        let [job] = job;
+        job.answer(fate.inspect_err(|error| self.journal.failed(error)));
     }
 
     /// A fault in one call must not end the writer, and with it the gate.

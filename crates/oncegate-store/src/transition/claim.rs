@@ -1,6 +1,7 @@
 //! A claim: what has to be looked up for it, and what its decision writes.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use oncegate_core::claim::{Boot, Claim, Holder, Parent, State};
 use oncegate_core::decide::{
@@ -10,6 +11,7 @@ use oncegate_core::decide::{
 use oncegate_core::key::{ClaimId, RecordName, RunId};
 use oncegate_core::limits;
 use oncegate_core::policy::Policy;
+use oncegate_core::recovery::Restores;
 use oncegate_core::time::{Now, Timestamp};
 
 use super::{Line, Rules};
@@ -68,6 +70,10 @@ pub struct Loaded<'a> {
     pub parent: Option<Parent>,
     /// The present start of the gate.
     pub boot: Boot,
+    /// The restores that the store went through.
+    pub restores: &'a Arc<Restores>,
+    /// Whether no person has ended the recovery from the last of them.
+    pub recovering: bool,
 }
 
 impl Loaded<'_> {
@@ -82,7 +88,10 @@ impl Loaded<'_> {
             claim: self.claim.cloned(),
             pruned_done_at: self.pruned_done_at,
             record_holder: holder,
-            hold: self.paused.then_some(Hold::Paused),
+            hold: match self.recovering {
+                true => Some(Hold::Recovery),
+                false => self.paused.then_some(Hold::Paused),
+            },
             first_runs_of_record: self.first_runs_of_record,
             flag: FlagSeen::Clear,
             stale_streak: self.stale_streak,
@@ -90,6 +99,7 @@ impl Loaded<'_> {
             clock_is_doubtful: self.clock_is_doubtful,
             parent: self.parent.clone(),
             boot: self.boot,
+            restores: Arc::clone(self.restores),
         }
     }
 }

@@ -4,3 +4,4 @@
 mod conformance;
 mod sqlite;
 mod sqlite_full;
+mod upkeep;

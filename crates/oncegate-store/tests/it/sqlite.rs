@@ -67,7 +67,7 @@ async fn one_process_has_the_directory_and_a_closed_or_dropped_store_lets_go_of_
 }
 
 #[tokio::test]
-async fn a_closed_store_leaves_the_database_and_its_lock_and_nothing_else() {
+async fn a_closed_store_leaves_the_database_its_lock_and_its_reserve_and_nothing_else() {
     let dir = scratch();
     let store = open(dir.path()).unwrap();
     store.claim(caller("k")).await.unwrap();
@@ -76,7 +76,7 @@ async fn a_closed_store_leaves_the_database_and_its_lock_and_nothing_else() {
     let mut names: Vec<_> =
         dir.path().read_dir().unwrap().map(|f| f.unwrap().file_name().into_string().unwrap()).collect();
     names.sort();
-    assert_eq!(names, ["oncegate.db", "oncegate.lock"]);
+    assert_eq!(names, ["oncegate.db", "oncegate.lock", "oncegate.reserve"]);
 }
 
 #[test]

@@ -22,7 +22,7 @@ fn done(store: &SqliteStore, token: &Token) -> FinishCall {
     FinishCall { id, fence, call: Call::Done, jitter: Jitter::NONE, result: None, actor: "token:crm".into() }
 }
 
-fn heavy(n: usize) -> ClaimCall {
+pub(crate) fn heavy(n: usize) -> ClaimCall {
     let payload = Payload { body: vec![b'x'; 2_000], json: format!("\"{}\"", "x".repeat(2_000)) };
     ClaimCall { payload: Some(payload), ..caller(&format!("k{n}")) }
 }

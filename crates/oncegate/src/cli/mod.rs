@@ -1,5 +1,6 @@
 //! The program's verbs. What a person reads goes to stdout, what the machine has to tell to stderr.
 
+mod backup;
 mod check;
 mod client;
 mod completions;
@@ -9,8 +10,10 @@ mod ending;
 mod key;
 mod lab;
 mod logs;
+mod restore;
 mod serve;
 mod term;
+mod upgrade;
 
 use std::process::ExitCode;
 
@@ -34,6 +37,21 @@ enum Verb {
     /// Check a configuration without starting anything.
     #[command(after_help = "Example:\n  oncegate check --config oncegate.yaml")]
     Check(check::Args),
+    /// Copy the store to a file, while it is in use or not.
+    #[command(after_help = "Example:\n  oncegate backup --to /mnt/backup/oncegate.db")]
+    Backup(backup::Args),
+    /// Make a backup the store again, in recovery: nothing runs until a person ends it.
+    #[command(
+        after_help = "Example:\n  oncegate restore backups/oncegate-20260105T030412Z.db --data oncegate-new"
+    )]
+    Restore(restore::Args),
+    /// Look at, or end, the recovery after a restore.
+    #[command(after_help = "Example:\n  oncegate recovery end --reason 'looked through the lists'")]
+    #[command(subcommand)]
+    Recovery(restore::Recovery),
+    /// Bring the file of an earlier version to this one's form, after copying it.
+    #[command(after_help = "Example:\n  oncegate upgrade --check")]
+    Upgrade(upgrade::Args),
     /// Look whether the gate, its disk, its clock and its configuration are well; changes nothing.
     #[command(after_help = "Example:\n  oncegate doctor --config oncegate.yaml")]
     Doctor(doctor::Args),
@@ -75,6 +93,10 @@ async fn run(verb: Verb) -> Result<u8, Failure> {
         Verb::Completions(args) => completions::run(&args, Cli::command()),
         Verb::Serve(args) => serve::run(args).await?,
         Verb::Check(args) => check::run(&args)?,
+        Verb::Backup(args) => backup::run(args).await?,
+        Verb::Restore(args) => restore::run(args).await?,
+        Verb::Recovery(verb) => restore::recovery(verb).await?,
+        Verb::Upgrade(args) => return upgrade::run(args).await,
         Verb::Doctor(args) => doctor::run(&args).await?,
         Verb::Demo(args) => demo::run(args).await?,
         Verb::Lab(args) => lab::run(args).await?,

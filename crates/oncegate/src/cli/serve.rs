@@ -91,6 +91,13 @@ pub(super) async fn run(args: Args) -> Result<(), String> {
             "the admin token was shown at the first start; if it is lost, start once with ONCEGATE_ADMIN_TOKEN"
         ),
     }
+    if let Some(recovery) = &running.recovery {
+        super::say(format_args!(
+            "IN RECOVERY: restored from a backup of {}. NOTHING RUNS until you have looked and ended it: \
+             POST /v1/recovery/end (docs/backup-and-restore.md)",
+            recovery.gap.backup_at
+        ));
+    }
     super::say(format_args!("oncegate is listening on http://{}", running.address));
     tokio::select! {
         _ = terminate.recv() => tracing::info!("SIGTERM: draining"),

@@ -2,6 +2,7 @@
 //! silently the default one.
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use oncegate_connect::PrivateAllowance;
@@ -14,6 +15,7 @@ use serde_saphyr::{Location, Spanned};
 
 use super::json::Json;
 use super::steps::StepFile;
+use crate::backups::Plan;
 
 /// Members in the order of the file, with their places.
 pub(super) type Members<T> = Vec<(Spanned<String>, T)>;
@@ -32,6 +34,8 @@ pub(super) struct File {
     #[serde(default)]
     pub(super) runner: RunnerFile,
     #[serde(default)]
+    pub(super) backup: BackupFile,
+    #[serde(default)]
     pub(super) metrics: MetricsFile,
 }
 
@@ -47,6 +51,52 @@ pub(super) struct OutgoingFile {
 pub(super) struct RunnerFile {
     #[serde(default)]
     pub(super) concurrency: Option<Spanned<usize>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct BackupFile {
+    #[serde(default)]
+    enabled: Option<bool>,
+    #[serde(default)]
+    directory: Option<PathBuf>,
+    #[serde(default)]
+    at: Option<Spanned<String>>,
+    #[serde(default)]
+    keep: Option<Spanned<usize>>,
+}
+
+impl BackupFile {
+    /// What is declared; a directory is relative to the configuration file.
+    pub(super) fn plan(&self, base: &Path) -> Result<Plan, (Location, String)> {
+        let mut plan = Plan { directory: self.directory.as_ref().map(|d| base.join(d)), ..Plan::default() };
+        plan.enabled = self.enabled.unwrap_or(plan.enabled);
+        if let Some(keep) = &self.keep {
+            if keep.value == 0 {
+                let message = "backup.keep must be at least 1; write `enabled: false` for none by itself";
+                return Err((keep.referenced, message.to_owned()));
+            }
+            plan.keep = keep.value;
+        }
+        if let Some(at) = &self.at {
+            plan.at = time_of_day(&at.value).ok_or_else(|| {
+                let message =
+                    format!("`{}` is no time of day; write hours and minutes in UTC, e.g. `03:00`", at.value);
+                (at.referenced, message)
+            })?;
+        }
+        Ok(plan)
+    }
+}
+
+/// `03:00`: exactly two digits each.
+fn time_of_day(text: &str) -> Option<Duration> {
+    let (hours, minutes) = text.split_once(':')?;
+    let number = |text: &str, below: u64| {
+        let plain = text.len() == 2 && text.bytes().all(|b| b.is_ascii_digit());
+        text.parse::<u64>().ok().filter(|n| plain && *n < below)
+    };
+    Some(Duration::from_secs(number(hours, 24)? * 3600 + number(minutes, 60)? * 60))
 }
 
 #[derive(Default, Deserialize)]
@@ -93,6 +143,8 @@ pub(super) struct AutomationFile {
     retries: Option<Spanned<Vec<Period>>>,
     #[serde(default)]
     retention: Option<Spanned<Period>>,
+    #[serde(default)]
+    payload_retention: Option<Spanned<Period>>,
     #[serde(default)]
     sla: Option<Period>,
     #[serde(default)]
@@ -178,10 +230,15 @@ impl AutomationFile {
             }
             policy.loop_limit = LoopLimit { runs, within };
         }
+        // Ten years with their leap days; the reference says it in years.
+        let told = |e: DurationError| {
+            e.to_string().replace("1d to 3653d", "1 day to 10 years").replace("3653d", "10 years")
+        };
+        if let Some(kept) = &self.payload_retention {
+            policy = policy.with_payload_retention(kept.value.0).map_err(|e| (kept.referenced, told(e)))?;
+        }
         match &self.retention {
             Some(retention) => {
-                // Ten years with their leap days; the reference says it in years.
-                let told = |e: DurationError| e.to_string().replace("1d to 3653d", "1 day to 10 years");
                 policy.with_retention(retention.value.0).map_err(|e| (retention.referenced, told(e)))
             }
             None => Ok(policy),

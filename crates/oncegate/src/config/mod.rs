@@ -21,6 +21,8 @@ use oncegate_core::secret::Secret;
 use oncegate_core::webhook::{EventEnvironment, FieldPath, Provider, ProviderError};
 use oncegate_runner::book::Automation;
 
+use crate::backups::Plan;
+
 pub(crate) use sentence::nearest;
 
 pub use secrets::{Environment, ProcessEnvironment};
@@ -40,6 +42,8 @@ pub struct Config {
     pub allow_private: Vec<PrivateAllowance>,
     /// Claims worked on at the same time.
     pub concurrency: Option<usize>,
+    /// When and where backups are made.
+    pub backup: Plan,
     /// Whether `/metrics` answers without a token.
     pub metrics_public: bool,
 }
@@ -166,6 +170,7 @@ pub fn parse(text: &str, path: &Path, environment: &dyn Environment) -> Result<C
         let message = "concurrency must be at least 1; pause an automation to keep it from running";
         return Err(at(concurrency.referenced, message.to_owned()));
     }
+    let backup = file.backup.plan(base).map_err(|(place, message)| at(place, message))?;
     Ok(Config {
         public_url: file.public_url.map(|url| url.value.trim_end_matches('/').to_owned()),
         sources,
@@ -173,6 +178,7 @@ pub fn parse(text: &str, path: &Path, environment: &dyn Environment) -> Result<C
         renamed,
         allow_private: file.outgoing.allow_private,
         concurrency: file.runner.concurrency.map(|n| n.value),
+        backup,
         metrics_public: file.metrics.public,
     })
 }

@@ -67,7 +67,7 @@ impl Doing {
     }
 }
 
-fn person_text(text: String, field: &str) -> Result<String, Problem> {
+pub(crate) fn person_text(text: String, field: &str) -> Result<String, Problem> {
     if text.len() > limits::NOTE_BYTES_MAX {
         return Err(Problem::field(field, format!("is longer than {} bytes", limits::NOTE_BYTES_MAX)));
     }
@@ -90,6 +90,7 @@ fn refused(refusal: &Refusal) -> Problem {
         Refusal::Done => Problem::needs_verified(refusal),
         Refusal::Sent(steps) => Problem::needs_confirm_sent(refusal).with("sent", steps.clone()),
         Refusal::Busy(holder) => Problem::live_holder(refusal).with("holder", holder.as_str()),
+        Refusal::PayloadRemoved => Problem::payload_removed(refusal),
         Refusal::Nothing(_) | Refusal::NotAnError(_) => Problem::nothing_to_do(refusal),
     }
 }

@@ -120,6 +120,7 @@ pub(crate) fn claim(view: &ClaimView, now: Now) -> Value {
         "stopped": stops,
         "created_at": view.created_at,
         "updated_at": view.updated_at,
+        "payload_removed_at": view.payload_removed_at,
     })
 }
 

@@ -59,6 +59,7 @@ pub(crate) async fn claim(
             record,
             ttl,
             correction: false,
+            dated: None,
         },
         run_url,
         parent,

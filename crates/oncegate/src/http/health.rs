@@ -11,12 +11,14 @@ use oncegate_core::key::Workspace;
 use oncegate_core::limits;
 use oncegate_runner::gatekeeper::Gatekeeper;
 use oncegate_store::StoreError;
+use oncegate_store::vitals::Vitals;
 use serde_json::json;
 use tokio::sync::Mutex;
 
 use super::AppState;
 use super::auth::Caller;
 use super::problem::Problem;
+use crate::backups::Backups;
 use crate::metrics::{Metrics, error_kind};
 
 /// What the pages about the gate itself remember from one look to the next.
@@ -70,14 +72,18 @@ impl Health {
         found
     }
 
-    async fn text(&self, gate: &Gatekeeper) -> String {
+    async fn text(&self, gate: &Gatekeeper, backups: &Backups) -> String {
         let mut read = self.read.lock().await;
         let now = gate.clock().read().monotonic;
         if read.is_none_or(|at| now.saturating_sub(at) >= limits::VITALS_LOOKED_AT_FOR) {
             let vitals = gate.store().vitals().await;
             self.metrics.found_up(vitals.is_ok());
             match vitals {
-                Ok(vitals) => self.metrics.show(&vitals),
+                // Wherever they lie, and only those that were found to be whole.
+                Ok(vitals) => {
+                    let backed_up_at = backups.standing().last_success_at;
+                    self.metrics.show(&Vitals { backed_up_at, ..vitals });
+                }
                 // What was counted is of use all the same.
                 Err(error) => tracing::error!(%error, "could not read how the store is doing"),
             }
@@ -133,7 +139,7 @@ pub(crate) async fn metrics_for(state: State<Arc<AppState>>, caller: Caller) -> 
 /// The same, for everybody.
 pub(crate) async fn metrics(State(state): State<Arc<AppState>>) -> Response {
     const TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    let mut response = state.health.text(&state.gate).await.into_response();
+    let mut response = state.health.text(&state.gate, &state.backups).await.into_response();
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(TYPE));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));

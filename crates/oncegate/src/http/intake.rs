@@ -175,8 +175,8 @@ fn admit_call(
         .map(|event| {
             let (identity, record) = identified(event.identity, &event.payload, template.as_deref());
             let other_environment = elsewhere(source, headers, &event.payload);
-            let (fingerprint, json) = (event.fingerprint, event.payload.to_string());
-            AdmitEvent { identity, fingerprint, json, record, other_environment }
+            let (fingerprint, json, dated) = (event.fingerprint, event.payload.to_string(), event.dated);
+            AdmitEvent { identity, fingerprint, json, record, other_environment, dated }
         })
         .collect();
     AdmitCall {

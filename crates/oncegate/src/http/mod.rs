@@ -17,6 +17,7 @@ mod openapi;
 pub(crate) mod problem;
 pub(crate) mod server;
 mod tokens;
+mod upkeep;
 mod watch;
 
 use std::collections::HashMap;
@@ -33,6 +34,7 @@ use oncegate_core::limits;
 use oncegate_runner::gatekeeper::Gatekeeper;
 use tokio::sync::Semaphore;
 
+use crate::backups::Backups;
 use crate::config::Source;
 use crate::metrics::Metrics;
 pub(crate) use finish::without_controls;
@@ -49,6 +51,7 @@ pub(crate) struct AppState {
     /// Where the URLs in answers point to, without a slash at the end.
     pub(crate) base_url: String,
     pub(crate) tokens: KnownTokens,
+    pub(crate) backups: Arc<Backups>,
     /// Turns of large bodies, whose check and parsing take a core and memory.
     large_bodies: Arc<Semaphore>,
     pub(crate) health: Health,
@@ -61,6 +64,7 @@ impl AppState {
         sources: HashMap<String, Source>,
         base_url: String,
         metrics: Arc<Metrics>,
+        backups: Arc<Backups>,
     ) -> Self {
         let large_bodies = Arc::new(Semaphore::new(limits::LARGE_BODIES_AT_WORK_MAX));
         Self {
@@ -68,6 +72,7 @@ impl AppState {
             sources,
             base_url,
             tokens: KnownTokens::default(),
+            backups,
             large_bodies,
             health: Health::new(metrics),
             request_ids: RequestIds::new(),
@@ -103,6 +108,7 @@ pub(crate) fn router(state: Arc<AppState>, metrics_public: bool) -> Router {
         .route("/v1/rejected/{id}", get(lists::rejected_one))
         .route("/v1/audit", get(lists::audit))
         .route("/v1/notices", get(notices::list))
+        .route("/v1/recovery", get(upkeep::recovery))
         .route_layer(with(Right::Read));
     let acting = Router::new()
         .route("/v1/claims/{id}/reset", post(acts::reset))
@@ -115,6 +121,10 @@ pub(crate) fn router(state: Arc<AppState>, metrics_public: bool) -> Router {
         .route("/v1/rejected/{id}/release", post(intake::release))
         .route("/v1/notices/{id}/dismiss", post(notices::dismiss))
         .route_layer(with(Right::Act));
+    let upkeep = Router::new()
+        .route("/v1/backup", get(upkeep::backups).post(upkeep::back_up))
+        .route("/v1/recovery/end", post(upkeep::end_recovery))
+        .route_layer(with(Right::Administer));
     // These carry the claim's own token. GET and HEAD never act: link previews and browsers send them.
     let capability = Router::new()
         .route("/v1/claims/{id}/done", post(finish::done))
@@ -124,6 +134,7 @@ pub(crate) fn router(state: Arc<AppState>, metrics_public: bool) -> Router {
         .merge(claiming)
         .merge(reading)
         .merge(acting)
+        .merge(upkeep)
         .merge(capability)
         .merge(metrics)
         .route("/in/{source}", post(intake::deliver))

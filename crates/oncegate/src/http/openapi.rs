@@ -9,7 +9,7 @@ use super::answer::Json;
 use super::problem::Problem;
 
 /// One file per subject; the first has what all of them share.
-const PARTS: [(&str, &str); 8] = [
+const PARTS: [(&str, &str); 9] = [
     ("info.yaml", include_str!("../../openapi/info.yaml")),
     ("claims.yaml", include_str!("../../openapi/claims.yaml")),
     ("lists.yaml", include_str!("../../openapi/lists.yaml")),
@@ -17,6 +17,7 @@ const PARTS: [(&str, &str); 8] = [
     ("notices.yaml", include_str!("../../openapi/notices.yaml")),
     ("intake.yaml", include_str!("../../openapi/intake.yaml")),
     ("access.yaml", include_str!("../../openapi/access.yaml")),
+    ("upkeep.yaml", include_str!("../../openapi/upkeep.yaml")),
     ("server.yaml", include_str!("../../openapi/server.yaml")),
 ];
 

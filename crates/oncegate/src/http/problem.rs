@@ -56,11 +56,13 @@ codes! {
     needs_confirm_sent = CONFLICT, "Steps were sent already";
     nothing_to_do = CONFLICT, "The claim is so already";
     already_running = CONFLICT, "It is running or waiting to run already";
+    payload_removed = CONFLICT, "The payload was removed";
     no_runner = CONFLICT, "oncegate does not hold this work";
     body_too_large = PAYLOAD_TOO_LARGE, "The body is too large";
     unsupported_content_type = UNSUPPORTED_MEDIA_TYPE, "The body's type is not understood";
     invalid_field = UNPROCESSABLE_ENTITY, "A field is missing or wrong";
     store_unavailable = SERVICE_UNAVAILABLE, "The store cannot take this now";
+    backup_failed = SERVICE_UNAVAILABLE, "The backup could not be made";
     overloaded = SERVICE_UNAVAILABLE, "There is no room for this body now";
     internal = INTERNAL_SERVER_ERROR, "A fault in oncegate";
 }

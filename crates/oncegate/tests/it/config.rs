@@ -5,7 +5,7 @@ use std::path::Path;
 
 use oncegate::config::{Config, ConfigError, parse};
 
-use crate::harness::{Setup, Vars};
+use crate::harness::{Setup, Vars, mins};
 
 fn read(yaml: &str) -> Result<Config, ConfigError> {
     let vars = [
@@ -89,6 +89,7 @@ fn of_an_automation() {
             ("retries: ^3", "this must be a list"),
             ("retries: ^[48h]", "retry delay of 2d is outside 0s to 1d"),
             ("retention: ^1h", "retention of 1h is outside 1 day to 10 years"),
+            ("payload_retention: ^11000d", "payload_retention of 11000d is outside 0s to 10 years"),
             ("on_stale: ^retry", "`retry` is not known here; known are retry_once, hold"),
             ("on_mismatch: ^ignored", "did you mean `ignore`?"),
             ("finish: ^at-claim", "did you mean `at_claim`?"),
@@ -124,6 +125,21 @@ fn of_an_automation() {
             ("automations:\n  welcome^:\n  other: {}\n", "write `{}` where there are none"),
         ],
     );
+}
+
+#[test]
+fn of_backups() {
+    let places = [
+        ("backup: { at: ^'3:00' }\n", "`3:00` is no time of day; write hours and minutes in UTC"),
+        ("backup: { at: ^'24:00' }\n", "`24:00` is no time of day"),
+        ("backup: { keep: ^0 }\n", "backup.keep must be at least 1; write `enabled: false`"),
+        ("backup: { ^directry: /mnt }\n", "`directry` is not known here; did you mean `directory`?"),
+    ];
+    check(str::to_owned, &places);
+    let config = read("backup: { at: '23:59', directory: copies, keep: 3, enabled: false }").unwrap();
+    let directory = Some(Path::new("conf/copies").to_owned());
+    let plan = oncegate::backups::Plan { enabled: false, directory, at: mins(23 * 60 + 59), keep: 3 };
+    assert_eq!(config.backup, plan);
 }
 
 #[test]

@@ -17,4 +17,6 @@ mod health;
 mod intake;
 mod parsers;
 mod promises;
+mod restore_drill;
 mod tidy;
+mod upkeep;

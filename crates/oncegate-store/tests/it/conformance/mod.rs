@@ -220,6 +220,7 @@ pub(crate) fn caller(text: &str) -> ClaimCall {
             record: None,
             ttl: None,
             correction: false,
+            dated: None,
         },
         run_url: None,
         parent: None,

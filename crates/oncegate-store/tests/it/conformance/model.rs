@@ -193,16 +193,13 @@ impl Model {
             .first_runs
             .iter()
             .filter(|(r, a, at)| Some(r) == record.as_ref() && *a == of && *at > since && *at <= now.wall);
+        let open = |claim: &Claim| matches!(claim.state, State::None { .. });
         let asked = decide::run_id_of(request).cloned();
         let constant = asked.is_some()
             && others().any(|r| r.run_id == asked && r.ended().is_some_and(|at| at < now.wall.before(HOUR)));
         Facts {
             id: id.id,
-            pruned_done_at: self
-                .pruned
-                .get(&key)
-                .copied()
-                .filter(|_| claim.as_ref().is_none_or(|c| matches!(c.state, State::None { .. }))),
+            pruned_done_at: self.pruned.get(&key).copied().filter(|_| claim.as_ref().is_none_or(open)),
             claim,
             record_holder: holder,
             hold: (self.paused && of == "welcome").then_some(Hold::Paused),
@@ -213,6 +210,7 @@ impl Model {
             clock_is_doubtful: false,
             parent: None,
             boot,
+            restores: std::sync::Arc::default(),
         }
     }
 

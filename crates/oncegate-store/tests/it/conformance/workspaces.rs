@@ -56,6 +56,7 @@ async fn a_rejected_event_is_neither_seen_nor_released_from_another_workspace() 
             json: "{}".into(),
             record: None,
             other_environment: None,
+            dated: None,
         }],
         releases: releases.map(|delivery| oncegate_store::api::Release { delivery, reason: "mended".into() }),
         actor: "mia".into(),

@@ -117,7 +117,7 @@ impl Setup {
         let listen = "127.0.0.1:0".parse().unwrap();
         let (runtime, running) = start(&self, dir.path(), listen, &clock).await;
         let api = Client::new(&format!("http://{}", running.address), ADMIN);
-        Gate { api, clock, setup: self, dir, live: Some((runtime, running)) }
+        Gate { api, clock, setup: self, dir, set_aside: vec![], live: Some((runtime, running)) }
     }
 }
 
@@ -152,6 +152,7 @@ pub(crate) struct Gate {
     pub(crate) clock: Arc<TestClock>,
     setup: Setup,
     dir: tempfile::TempDir,
+    set_aside: Vec<tempfile::TempDir>,
     live: Option<(Runtime, Running)>,
 }
 
@@ -229,6 +230,17 @@ impl Gate {
         let (runtime, running) = self.live.take().unwrap();
         runtime.shutdown_background();
         drop(running);
+    }
+
+    /// Killed, and its disk gone: a backup is restored into an empty directory. Nothing answers until
+    /// [`Gate::reopen`].
+    pub(crate) fn restore(&mut self, backup: &Path) {
+        self.crash();
+        let dir =
+            tempfile::Builder::new().prefix("restored-").tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        oncegate_store::sqlite::restore(backup, dir.path(), false, true, self.now()).unwrap();
+        // The old directory stays: the backup may lie in it.
+        self.set_aside.push(std::mem::replace(&mut self.dir, dir));
     }
 
     pub(crate) async fn reopen(&mut self) {

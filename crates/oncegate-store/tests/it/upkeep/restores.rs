@@ -1,0 +1,166 @@
+//! Restoring a backup: what is refused, what is set aside, and what becomes of each claim.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use oncegate_core::claim::{ErrorCause, Parked, State};
+use oncegate_core::inbox::InboxList;
+use oncegate_core::reset::Act;
+use oncegate_store::api::{ActCall, Acted, Filter};
+use oncegate_store::sqlite::{SqliteStore, restore};
+use oncegate_store::{Store, StoreError};
+use rusqlite::Connection;
+
+use super::copy;
+use super::upgrades::{LIVES, previous_release};
+use crate::conformance::{HOUR, MORNING, WS, automation, caller, key, scratch, words};
+use crate::sqlite::options;
+
+fn bytes_of(dir: &Path) -> Vec<u8> {
+    std::fs::read(dir.join("oncegate.db")).unwrap()
+}
+
+#[tokio::test]
+async fn a_directory_with_a_store_is_refused_or_set_aside_and_never_deleted() {
+    let (dir, out) = (scratch(), scratch());
+    let backup = out.path().join("b.db");
+    let store = SqliteStore::open(dir.path(), &options()).unwrap();
+    store.claim(caller("k")).await.unwrap();
+    copy(dir.path(), &backup);
+    store.claim(caller("after")).await.unwrap();
+    let now = MORNING.after(HOUR);
+    let error = restore(&backup, dir.path(), true, true, now).unwrap_err();
+    assert!(matches!(error, StoreError::Locked { .. }), "{error}");
+    store.close().await;
+    drop(store);
+    let before = bytes_of(dir.path());
+    let error = restore(&backup, dir.path(), false, true, now).unwrap_err().to_string();
+    assert!(error.contains("holds a store already") && error.contains("--replace"), "{error}");
+    assert_eq!(bytes_of(dir.path()), before);
+
+    let restored = restore(&backup, dir.path(), true, true, now).unwrap();
+    let aside = restored.set_aside.unwrap();
+    assert_eq!(bytes_of(&aside), before);
+    let mode = std::fs::metadata(dir.path().join("oncegate.db")).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode, 0o600);
+    let store = SqliteStore::open(dir.path(), &options()).unwrap();
+    assert!(store.recovery().await.unwrap().is_some());
+    assert!(store.find(WS, automation("welcome"), key("after")).await.unwrap().is_some_and(|_| true));
+    drop(store);
+    // The old one opens where it lies.
+    let store = SqliteStore::open(&aside, &options()).unwrap();
+    assert_eq!(store.list(WS, Filter { limit: 9, ..Filter::default() }).await.unwrap().rows.len(), 2);
+}
+
+#[tokio::test]
+async fn what_is_damaged_newer_or_no_backup_is_refused_before_anything_is_touched() {
+    let (dir, out) = (scratch(), scratch());
+    let backup = out.path().join("b.db");
+    let store = SqliteStore::open(dir.path(), &options()).unwrap();
+    for n in 0..400 {
+        store.claim(caller(&format!("k{n}"))).await.unwrap();
+    }
+    copy(dir.path(), &backup);
+    let refused = |name: &str, change: &dyn Fn(&Path), why: &str| {
+        let (file, data) = (out.path().join(name), out.path().join(format!("{name}-data")));
+        std::fs::copy(&backup, &file).unwrap();
+        change(&file);
+        let before = std::fs::read(&file).unwrap();
+        let error = restore(&file, &data, false, true, MORNING).unwrap_err().to_string();
+        assert!(error.contains(why), "{name}: {error}");
+        assert_eq!(std::fs::read(&file).unwrap(), before, "{name}");
+        assert!(!data.join("oncegate.db").exists(), "{name}");
+    };
+    refused(
+        "damaged",
+        &|file| {
+            let mut bytes = std::fs::read(file).unwrap();
+            let middle = bytes.len() / 2 / 4096 * 4096;
+            bytes[middle..middle + 4096].fill(0xab);
+            std::fs::write(file, bytes).unwrap();
+        },
+        "damaged",
+    );
+    refused(
+        "newer",
+        &|file| {
+            Connection::open(file)
+                .unwrap()
+                .execute_batch("PRAGMA journal_mode = DELETE; PRAGMA user_version = 99")
+                .unwrap();
+        },
+        "newer oncegate",
+    );
+    refused(
+        "text",
+        &|file| std::fs::write(file, "not a database, but long enough to look like a file").unwrap(),
+        "no backup",
+    );
+    refused("empty", &|file| std::fs::write(file, "").unwrap(), "no backup");
+    refused(
+        "logged",
+        &|file| {
+            std::fs::write(format!("{}-wal", file.display()), "frames").unwrap();
+        },
+        "has a log beside it",
+    );
+    let error = restore(&out.path().join("none"), &out.path().join("d"), false, true, MORNING).unwrap_err();
+    assert!(error.to_string().contains("no such file"), "{error}");
+}
+
+/// A backup by the previous release, too: every state there is.
+#[tokio::test]
+async fn what_was_open_is_an_error_for_a_person_and_the_rest_stays() {
+    let (out, dir) = (scratch(), scratch());
+    previous_release(&out.path().join("old.db"));
+    let restored = restore(&out.path().join("old.db"), dir.path(), false, true, MORNING.after(HOUR)).unwrap();
+    let open = LIVES.iter().filter(|life| life.is_open).count() as u64;
+    assert_eq!((restored.recovery.open_claims, restored.set_aside), (open, None));
+    let store = SqliteStore::open(dir.path(), &options()).unwrap();
+    assert!(store.due(100).await.unwrap().is_empty());
+    for life in LIVES {
+        let id = store.find(WS, automation("welcome"), key(life.key)).await.unwrap().unwrap();
+        let view = store.show(id).await.unwrap().unwrap();
+        match life.is_open {
+            true => {
+                let State::Error { due, cause, note, .. } = &view.claim.state else {
+                    panic!("{}: {:?}", life.key, view.claim.state)
+                };
+                assert_eq!((*due, *cause), (None, ErrorCause::Restored), "{}", life.key);
+                assert!(note.contains("outcome unknown"), "{note}");
+                assert_eq!(view.inbox, Some(InboxList::Error));
+                assert!(view.claim.progress.unknown, "no correction takes it for untouched");
+            }
+            false => assert_eq!(view.claim.processing_state().as_str(), life.state, "{}", life.key),
+        }
+        assert!(store.history(id).await.unwrap().iter().any(|row| row.kind == "run"), "{}", life.key);
+    }
+    // The end of the recovery starts nothing.
+    store.end_recovery("looked".into(), "mara".into()).await.unwrap();
+    assert!(!store.end_recovery("again".into(), "mara".into()).await.unwrap());
+    assert!(store.due(100).await.unwrap().is_empty());
+    assert_eq!(store.next_due().await.unwrap(), None);
+    for life in LIVES.iter().filter(|life| life.is_open) {
+        let answer = store.claim(caller(life.key)).await.unwrap().unwrap();
+        assert_eq!(words(&answer.decision), "stop needs_review", "{}", life.key);
+    }
+}
+
+#[tokio::test]
+async fn a_key_that_came_in_recovery_waits_for_a_person_and_then_for_its_caller() {
+    let (out, dir) = (scratch(), scratch());
+    previous_release(&out.path().join("old.db"));
+    restore(&out.path().join("old.db"), dir.path(), false, true, MORNING).unwrap();
+    let store = SqliteStore::open(dir.path(), &options()).unwrap();
+    let held = store.claim(caller("new")).await.unwrap().unwrap();
+    assert_eq!(words(&held.decision), "stop paused");
+    let claim = held.view.unwrap().claim;
+    assert_eq!((claim.parked, claim.attempt), (Some(Parked::Restored), 0));
+    store.end_recovery("looked".into(), "mara".into()).await.unwrap();
+    assert_eq!(words(&store.claim(caller("new")).await.unwrap().unwrap().decision), "stop needs_review");
+    let act = Act::Reset { run_now: false, confirm_holder: None, verified: false };
+    let call = ActCall { id: held.id, act, reason: "it never happened".into(), actor: "mara".into() };
+    assert!(matches!(store.act(call).await.unwrap(), Acted::Written(_)));
+    assert_eq!(words(&store.claim(caller("new")).await.unwrap().unwrap().decision), "run first");
+    assert_eq!(words(&store.claim(caller("another")).await.unwrap().unwrap().decision), "run first");
+}

@@ -1,0 +1,111 @@
+//! `oncegate restore` and `oncegate recovery`: a backup becomes a store in recovery, and a person ends it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::Subcommand;
+use oncegate_runner::book::Book;
+use oncegate_runner::entropy;
+use oncegate_store::clock::{Clock, SystemClock};
+use oncegate_store::sqlite::{self, Options, SqliteStore};
+use oncegate_store::{Store, StoreError};
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// The backup.
+    backup: PathBuf,
+    /// The directory of the store: an empty one, or one that is not there yet.
+    #[arg(long, env = "ONCEGATE_DATA", default_value = "oncegate-data")]
+    data: PathBuf,
+    /// Set the store that is there aside, into a folder beside it. Nothing is deleted.
+    #[arg(long)]
+    replace: bool,
+    /// Accept a data directory that does not survive a restart of the machine or container.
+    #[arg(long, env = "ONCEGATE_EPHEMERAL")]
+    ephemeral: bool,
+}
+
+pub(super) async fn run(args: Args) -> Result<(), String> {
+    let now = SystemClock::new().read().wall;
+    let restored = tokio::task::spawn_blocking(move || {
+        sqlite::restore(&args.backup, &args.data, args.replace, args.ephemeral, now)
+    });
+    let restored = restored.await.map_err(|e| e.to_string())?.map_err(|e| e.to_string())?;
+    if let Some(folder) = &restored.set_aside {
+        super::say(format_args!("the store that was there lies in {} now", folder.display()));
+    }
+    let gap = restored.recovery.gap;
+    super::say(format_args!(
+        "restored from a backup of {}; {} claims were open then and are errors now: outcome unknown\n\
+         The store is in recovery: nothing runs until you have looked and said\n  oncegate recovery end --reason WHY",
+        gap.backup_at, restored.recovery.open_claims
+    ));
+    Ok(())
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Recovery {
+    /// Say whether the store is in recovery.
+    Show(Place),
+    /// End the recovery: work may run again. What is parked stays parked.
+    End {
+        #[command(flatten)]
+        place: Place,
+        /// Why now.
+        #[arg(long)]
+        reason: String,
+        /// Who you are, for the audit.
+        #[arg(long, env = "USER", default_value = "somebody")]
+        by: String,
+    },
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Place {
+    /// The directory of the store, which no gate runs on.
+    #[arg(long, env = "ONCEGATE_DATA", default_value = "oncegate-data")]
+    data: PathBuf,
+}
+
+pub(super) async fn recovery(verb: Recovery) -> Result<(), String> {
+    let place = match &verb {
+        Recovery::Show(place) | Recovery::End { place, .. } => place,
+    };
+    if !place.data.is_dir() {
+        return Err(format!("{}: there is no such directory", place.data.display()));
+    }
+    let options = Options {
+        clock: Arc::new(SystemClock::new()),
+        policies: Arc::new(Book::default()),
+        fresh_secret: entropy::bytes(),
+        ephemeral: true,
+        max_bytes: None,
+    };
+    let store = SqliteStore::open(&place.data, &options).map_err(|e| match e {
+        StoreError::Locked { .. } => format!(
+            "a gate runs on {}; ask it: GET /v1/recovery, POST /v1/recovery/end with `reason` and an admin's token",
+            place.data.display()
+        ),
+        other => other.to_string(),
+    })?;
+    let told = match &verb {
+        Recovery::Show(_) => store.recovery().await.map(|found| match found {
+            Some(found) => format!(
+                "in recovery since {}: restored from a backup of {}, {} claims were open then",
+                found.gap.restored_at, found.gap.backup_at, found.open_claims
+            ),
+            None => "not in recovery".to_owned(),
+        }),
+        Recovery::End { reason, by, .. } => {
+            let ended = store.end_recovery(reason.clone(), format!("{by} (command line)")).await;
+            ended.map(|ended| match ended {
+                true => "the recovery is ended; what is parked stays parked until you run or dismiss it"
+                    .to_owned(),
+                false => "the store is in no recovery; nothing was changed".to_owned(),
+            })
+        }
+    };
+    store.close().await;
+    super::say(told.map_err(|e| e.to_string())?);
+    Ok(())
+}
