@@ -123,8 +123,8 @@ pub const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         line: "5", name: "a retry does not wait", file: "decide", scope: "together", breaks: "NotYet",
-        find: "wait => Err(stop(StopReason::BackingOff, Some(wait), None, parked_for_replay(claim, request))),",
-        put: "_ => candidate(claim.clone(), RunReason::Retry),",
+        find: "Err(stop(StopReason::BackingOff, Some(wait), None, waiting))",
+        put: "let _ = (wait, waiting); candidate(claim.clone(), RunReason::Retry)",
     },
     Mutant {
         line: "6", name: "an error for a person retries", file: "decide", scope: "together", breaks: "PersonsWord",
@@ -176,8 +176,8 @@ pub const MUTANTS: &[Mutant] = &[
     Mutant {
         line: "7", name: "who is stopped by a pause is forgotten", file: "decide", scope: "together",
         breaks: "NothingIsLost",
-        find: "None if caller && !ours => claim.parked = Some(Parked::NeedsReplay),",
-        put: "None if caller && !ours => {}",
+        find: "None if caller && !claim.flow => call_back(&mut claim, policy, now.wall.after(LOOK_AGAIN)),",
+        put: "None if caller && !claim.flow => {}",
     },
     Mutant {
         line: "7", name: "the runner does not come back", file: "decide", scope: "a loop", breaks: "NothingIsLost",
@@ -194,7 +194,7 @@ pub const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         line: "8", name: "a loop is not parked", file: "decide", scope: "a loop", breaks: "NothingIsLost",
-        find: "claim.parked = Some(parked);", put: "let _ = parked;",
+        find: "(claim.parked, claim.nudge) = (Some(parked), None);", put: "let _ = parked;",
     },
     Mutant {
         line: "8", name: "a loop keeps its due time", file: "decide", scope: "a loop", breaks: "PersonsWord",
@@ -259,13 +259,13 @@ pub const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         line: "11", name: "what runs stays parked", file: "decide", scope: "together", breaks: "NothingIsLost",
-        find: "    claim.parked = None;\n    claim.state = match policy.finish {",
-        put: "    claim.state = match policy.finish {",
+        find: "    (claim.parked, claim.nudge) = (None, None);\n    let ttl =", put: "    let ttl =",
     },
     Mutant {
         line: "Callers", name: "finish: at_claim is not done", file: "decide", scope: "finish at claim",
         breaks: "DoneOnce",
-        find: "Finish::AtClaim if matches!(holder, Holder::Caller { .. }) => {", put: "Finish::AtClaim if false => {",
+        find: "(Finish::AtClaim, Holder::Caller { run_id }) => State::Done {",
+        put: "(Finish::AtClaim, Holder::Caller { run_id }) if false => State::Done {",
     },
     Mutant {
         line: "Steps", name: "a caller goes on with our steps", file: "decide", scope: "all resumes",
@@ -295,15 +295,14 @@ pub const MUTANTS: &[Mutant] = &[
     Mutant {
         line: "Finishing", name: "only a fresh lease can be done", file: "finish", scope: "together",
         breaks: "CurrentTokenHolds",
-        find: "(State::Done { .. }, Call::Done) => unchanged(Answer::Unchanged),",
+        find: "(State::Done { .. }, call) => {",
         put: "(State::Processing(lease), Call::Done) if now.lease >= lease.expires() => unchanged(Answer::LostClaim),\n\
-              (State::Done { .. }, Call::Done) => unchanged(Answer::Unchanged),",
+              (State::Done { .. }, call) => {",
     },
     Mutant {
         line: "Finishing", name: "done cannot be repeated", file: "finish", scope: "together",
         breaks: "CurrentTokenHolds",
-        find: "(State::Done { .. }, Call::Done) => unchanged(Answer::Unchanged),",
-        put: "(State::Done { .. }, Call::Done) => unchanged(Answer::LostClaim),",
+        find: "if *call == Call::Done { Answer::Unchanged }", put: "if *call == Call::Done { Answer::LostClaim }",
     },
     Mutant {
         line: "Finishing", name: "a final failure retries", file: "finish", scope: "together",
@@ -364,11 +363,11 @@ pub const MUTANTS: &[Mutant] = &[
     Mutant {
         line: "Reset", name: "what is reset is not listed", file: "reset", scope: "together",
         breaks: "NothingIsLost",
-        find: "(false, _) => Some(Parked::NeedsReplay),", put: "(false, _) => None,",
+        find: "(false, _) => (Some(Parked::NeedsReplay), None),", put: "(false, _) => (None, None),",
     },
     Mutant {
         line: "Reset", name: "our own work that is reset is not listed", file: "reset", scope: "all resumes",
         breaks: "NothingIsLost",
-        find: "(true, false) => Some(Parked::Reset),", put: "(true, false) => None,",
+        find: "(true, false) => (Some(Parked::Reset), None),", put: "(true, false) => (None, None),",
     },
 ];

@@ -12,6 +12,20 @@ pub enum Act {
         /// Needed for `done`: somebody verified that the effect must happen again.
         verified: bool,
     },
+    /// Back to `none` like [`Act::Reset`], and steps that were sent are sent again.
+    FromStart {
+        /// As for a reset.
+        run_now: bool,
+        /// As for a reset.
+        confirm_holder: Option<String>,
+        /// As for a reset.
+        verified: bool,
+        /// The steps that were sent, named by somebody who means to send them again
+        /// ([`crate::reset::confirms_sent`]).
+        confirm_sent: Vec<String>,
+        /// Receivers see new keys; under the old ones those that remember them answer as before and do nothing.
+        new_keys: bool,
+    },
     /// To `error`, with a tag, e.g. for mass duplicates.
     MarkError {
         /// The tag and note.
@@ -45,6 +59,13 @@ pub enum Refusal {
         "the effect is done; only `verified: true` (somebody checked that it must happen again) resets it"
     )]
     Done,
+    /// Steps were sent that would be sent again.
+    #[error(
+        "{} sent already and would be sent again. If that is meant, repeat with confirm_sent: {}",
+        was_sent(.0),
+        serde_json::json!(.0)
+    )]
+    Sent(Vec<String>),
     /// Our runner would have nothing to run it from.
     #[error(
         "the payload of this claim was removed after its payload_retention, so it cannot run again from here; send the \
@@ -57,4 +78,9 @@ pub enum Refusal {
     /// Only an error can be declared done.
     #[error("only a claim in error can be marked done; this one is {0}")]
     NotAnError(&'static str),
+}
+
+fn was_sent(steps: &[String]) -> String {
+    let names: Vec<String> = steps.iter().map(|step| format!("`{step}`")).collect();
+    format!("{} {}", names.join(", "), if steps.len() == 1 { "was" } else { "were" })
 }

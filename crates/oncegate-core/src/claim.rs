@@ -63,6 +63,16 @@ pub enum Holder {
     },
 }
 
+impl Holder {
+    /// The caller's name for its run, if it gave one.
+    pub fn run_id(&self) -> Option<&RunId> {
+        match self {
+            Self::Caller { run_id } => run_id.as_ref(),
+            Self::Runner { .. } => None,
+        }
+    }
+}
+
 /// A held attempt.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Lease {
@@ -82,12 +92,31 @@ pub struct Lease {
     pub deferred_until: Option<Timestamp>,
     /// Whether its record, if it has one, is still its own; false once another claim took it.
     pub holds_record: bool,
+    /// The claim whose holder this one works for, while that attempt is held.
+    pub parent: Option<Parent>,
+}
+
+/// What ties an attempt to that of another claim, whose holder started it: it ends no later, and is void with it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Parent {
+    /// Which claim.
+    pub id: ClaimId,
+    /// When the parent's lease ends; a heartbeat of the parent carries it on.
+    pub ends: LeaseInstant,
+    /// Its record is held by the parent, or by one of the parent's own, and shared.
+    pub shares_record: bool,
 }
 
 impl Lease {
     /// When it goes stale, on the lease clock.
     pub fn expires(&self) -> LeaseInstant {
-        self.renewed.after(self.ttl.get())
+        let own = self.renewed.after(self.ttl.get());
+        self.parent.as_ref().map_or(own, |parent| own.min(parent.ends))
+    }
+
+    /// Whether it keeps others off its record: it is its own, and no parent's.
+    pub fn keeps_record(&self) -> bool {
+        self.holds_record && !self.parent.as_ref().is_some_and(|parent| parent.shares_record)
     }
 
     /// How the lease stands at `now`, seen from a process started as `boot`.
@@ -182,6 +211,8 @@ pub enum State {
         at: Timestamp,
         /// Until when it is remembered.
         retain_until: Timestamp,
+        /// Done by its claim alone (`finish: at_claim`), and whoever claimed may not have heard of it yet.
+        at_claim: Option<AtClaim>,
     },
     /// The last attempt failed or a person must look.
     Error {
@@ -194,6 +225,28 @@ pub enum State {
         /// In words.
         note: String,
     },
+}
+
+/// An attempt that was done at its claim, for as long as its answer may have got lost.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct AtClaim {
+    /// Who claimed.
+    pub run_id: RunId,
+    /// When, on the clock leases age by.
+    pub claimed: LeaseInstant,
+    /// For how long the same run may ask again.
+    pub ttl: Ttl,
+    /// How often it did, at most [`limits::SAME_RUN_MAX`].
+    pub same_runs: u32,
+}
+
+/// When the hook of the caller's tool is called, so that it claims again (DESIGN §3, `retrigger`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Nudge {
+    /// Not before then.
+    pub due: Timestamp,
+    /// Calls since the tool was last heard of.
+    pub unanswered: u32,
 }
 
 /// Why a claim that is `none` stands in the parked list.
@@ -267,6 +320,8 @@ pub struct Claim {
     /// The number of resets from which steps count as sent: those before it belong to an effect that is to happen
     /// anew.
     pub steps_since: u32,
+    /// The number of resets at which a person had receivers see new keys: the key of a step is made from it.
+    pub key_generation: u32,
     /// What its steps left behind.
     pub progress: Progress,
     /// oncegate's own runner does the work, from a stored payload.
@@ -275,6 +330,8 @@ pub struct Claim {
     pub open_since: Timestamp,
     /// Why it stands in the parked list.
     pub parked: Option<Parked>,
+    /// The tool whose caller was stopped is called back; never beside `parked`, never once it is done.
+    pub nudge: Option<Nudge>,
     /// When another payload came under its key.
     pub mismatch_at: Option<Timestamp>,
     /// When somebody called with a token that no longer held.
@@ -298,10 +355,12 @@ impl Claim {
             resumes_used: 0,
             resets: 0,
             steps_since: 0,
+            key_generation: 0,
             progress: Progress::default(),
             flow: false,
             open_since: now.wall,
             parked: None,
+            nudge: None,
             mismatch_at: None,
             late_at: None,
             dismissed: false,

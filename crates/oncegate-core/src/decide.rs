@@ -3,12 +3,12 @@
 
 use std::time::Duration;
 
-use crate::claim::{Claim, ErrorCause, Holder, Lease, Liveness, Parked, State};
+use crate::claim::{AtClaim, Claim, ErrorCause, Holder, Lease, Liveness, Nudge, Parked, State};
 use crate::limits;
 use crate::policy::{Finish, OnMismatch, OnStale, Policy, show_duration};
 use crate::recovery;
 use crate::reset::{has_happened, reopened};
-use crate::time::Now;
+use crate::time::{Now, Timestamp};
 
 pub use crate::decision::*;
 
@@ -94,6 +94,9 @@ fn known(facts: &Facts, request: &Request, policy: &Policy, now: Now) -> Result<
     let candidate =
         |claim: Claim, reason| Ok(Candidate { claim, reason, corrected: false, caller_went_stale: false });
     match &claim.state {
+        State::Done { at_claim: Some(asked), .. } if repeats_its_claim(facts, request, asked, now) => {
+            candidate(claim.clone(), RunReason::SameRun)
+        }
         State::Done { .. } => Err(stop(StopReason::Duplicate, None, None, None)),
         State::Processing(lease) => processing(facts, request, policy, now, claim, lease),
         State::Error { due: Some(due), cause, .. } => match due.since(now.wall) {
@@ -115,7 +118,10 @@ fn known(facts: &Facts, request: &Request, policy: &Policy, now: Now) -> Result<
             Duration::ZERO if *cause == ErrorCause::Shutdown => candidate(claim.clone(), RunReason::Resumed),
             Duration::ZERO => candidate(claim.clone(), RunReason::Retry),
             // Line 5.
-            wait => Err(stop(StopReason::BackingOff, Some(wait), None, parked_for_replay(claim, request))),
+            wait => {
+                let waiting = waits_for_its_tool(claim, request, policy, *due);
+                Err(stop(StopReason::BackingOff, Some(wait), None, waiting))
+            }
         },
         // Line 6.
         State::Error { due: None, note, .. } => {
@@ -216,20 +222,39 @@ fn is_same_run(facts: &Facts, request: &Request, lease: &Lease) -> bool {
 /// Line 6 for a stale claim: it becomes an error that waits for a person.
 fn into_review(claim: &Claim, cause: ErrorCause, note: String, went_stale: bool, now: Now) -> Box<Verdict> {
     let mut claim = claim.clone();
+    claim.nudge = None;
     claim.state = State::Error { at: now.wall, due: None, cause, note: note.clone() };
     let mut verdict = stop(StopReason::NeedsReview, None, Some(note), Some(claim));
     verdict.changes.went_stale = went_stale;
     verdict
 }
 
-/// A caller stopped for a passing reason does not come back by itself: its claim stands in the parked list.
-fn parked_for_replay(claim: &Claim, request: &Request) -> Option<Claim> {
+/// Line 3 where the first claim counts as done at once: an effect whose `run` never arrived would be lost for good.
+fn repeats_its_claim(facts: &Facts, request: &Request, asked: &AtClaim, now: Now) -> bool {
+    let again = run_id_of(request).is_some_and(|run_id| *run_id == asked.run_id);
+    let may_be_lost =
+        now.lease < asked.claimed.after(asked.ttl.get()) && asked.same_runs < limits::SAME_RUN_MAX;
+    again && !facts.run_id_is_constant && may_be_lost
+}
+
+/// A caller stopped for a passing reason does not come back by itself: its tool is called back, or its claim stands in
+/// the parked list.
+fn waits_for_its_tool(claim: &Claim, request: &Request, policy: &Policy, due: Timestamp) -> Option<Claim> {
     let caller = matches!(request.start, Start::Now(Holder::Caller { .. }));
-    (caller && !claim.flow && claim.parked.is_none()).then(|| {
-        let mut claim = claim.clone();
-        claim.parked = Some(Parked::NeedsReplay);
-        claim
-    })
+    if !caller || claim.flow || (claim.parked.is_some() && !policy.retrigger) {
+        return None;
+    }
+    let mut waiting = claim.clone();
+    call_back(&mut waiting, policy, due);
+    (waiting != *claim).then_some(waiting)
+}
+
+/// The tool was heard of just now: whatever was sent to it before is answered.
+fn call_back(claim: &mut Claim, policy: &Policy, due: Timestamp) {
+    (claim.parked, claim.nudge) = match policy.retrigger {
+        true => (None, Some(Nudge { due, unanswered: 0 })),
+        false => (Some(Parked::NeedsReplay), None),
+    };
 }
 
 /// Lines 7 to 11: only what would run comes here.
@@ -259,9 +284,13 @@ fn start(facts: &Facts, request: &Request, policy: &Policy, now: Now, candidate:
     // The holder goes on with what it already has; nothing new starts.
     if reason == RunReason::SameRun {
         stays_as_found(&mut claim);
-        if let State::Processing(lease) = &mut claim.state {
-            lease.renewed = now.lease;
-            lease.same_runs += 1;
+        match &mut claim.state {
+            State::Processing(lease) => {
+                lease.renewed = now.lease;
+                lease.same_runs += 1;
+            }
+            State::Done { at_claim: Some(asked), .. } => asked.same_runs += 1,
+            State::None { .. } | State::Done { .. } | State::Error { .. } => {}
         }
         return with(Decision::Run(reason), Some(claim));
     }
@@ -273,11 +302,12 @@ fn start(facts: &Facts, request: &Request, policy: &Policy, now: Now, candidate:
         let ours = claim.flow && !matches!(claim.state, State::None { due: None });
         match parked {
             Some(parked) => {
-                claim.parked = Some(parked);
+                (claim.parked, claim.nudge) = (Some(parked), None);
                 if let State::None { due } = &mut claim.state {
                     *due = None;
                 }
             }
+            None if caller && !claim.flow => call_back(&mut claim, policy, now.wall.after(LOOK_AGAIN)),
             None if caller && !ours => claim.parked = Some(Parked::NeedsReplay),
             None if caller => {}
             None => postpone(&mut claim, now, retry_after.unwrap_or(LOOK_AGAIN).min(LOOK_AGAIN)),
@@ -291,7 +321,7 @@ fn start(facts: &Facts, request: &Request, policy: &Policy, now: Now, candidate:
     };
     // Tokens of attempts that the backup does not know must not fit those that are given after the restore.
     claim.generation = claim.generation.max(facts.restores.generation_floor);
-    run(&mut claim, reason, holder.clone(), request, policy, now);
+    run(&mut claim, reason, holder.clone(), (facts, request), policy, now);
     Verdict {
         decision: Decision::Run(reason),
         changes: Changes {
@@ -348,6 +378,7 @@ fn may_have_been_done_before_the_restore(facts: &Facts, request: &Request) -> bo
 fn queue(facts: &Facts, mut claim: Claim, now: Now) -> Option<Claim> {
     let newly_ours = !claim.flow;
     claim.flow = true;
+    claim.nudge = None;
     match &mut claim.state {
         State::None { due: Some(_) } if facts.claim.is_some() => newly_ours.then_some(claim),
         State::None { due } => {
@@ -400,7 +431,14 @@ fn held_back(
 }
 
 /// Line 11.
-fn run(claim: &mut Claim, reason: RunReason, holder: Holder, request: &Request, policy: &Policy, now: Now) {
+fn run(
+    claim: &mut Claim,
+    reason: RunReason,
+    holder: Holder,
+    (facts, request): (&Facts, &Request),
+    policy: &Policy,
+    now: Now,
+) {
     claim.attempt += 1;
     match reason {
         RunReason::Retry => claim.retries_used += 1,
@@ -410,20 +448,24 @@ fn run(claim: &mut Claim, reason: RunReason, holder: Holder, request: &Request, 
         RunReason::Resumed => claim.resumes_used += 1,
         RunReason::First | RunReason::FirstAfterRetention | RunReason::SameRun => {}
     }
-    claim.parked = None;
-    claim.state = match policy.finish {
-        Finish::AtClaim if matches!(holder, Holder::Caller { .. }) => {
-            State::Done { at: now.wall, retain_until: now.wall.after(policy.retention()) }
-        }
-        Finish::AtClaim | Finish::Caller => State::Processing(Lease {
+    (claim.parked, claim.nudge) = (None, None);
+    let ttl = request.ttl.unwrap_or(policy.ttl);
+    claim.state = match (policy.finish, holder) {
+        (Finish::AtClaim, Holder::Caller { run_id }) => State::Done {
+            at: now.wall,
+            retain_until: now.wall.after(policy.retention()),
+            at_claim: run_id.map(|run_id| AtClaim { run_id, claimed: now.lease, ttl, same_runs: 0 }),
+        },
+        (Finish::AtClaim | Finish::Caller, holder) => State::Processing(Lease {
             holder,
             started_at: now.wall,
             renewed: now.lease,
-            ttl: request.ttl.unwrap_or(policy.ttl),
+            ttl,
             same_runs: 0,
             heard_from: false,
             deferred_until: None,
             holds_record: true,
+            parent: facts.parent.clone(),
         }),
     };
 }
@@ -434,6 +476,7 @@ pub fn without_record(mut claim: Claim) -> Claim {
     claim.generation += 1;
     if let State::Processing(lease) = &mut claim.state {
         lease.holds_record = false;
+        lease.parent = None;
     }
     claim
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::claim::{Boot, Claim, Holder, Lease};
+use crate::claim::{Boot, Claim, Holder, Lease, Parent};
 use crate::fingerprint::Fingerprint;
 use crate::key::{ClaimId, RecordName, RunId};
 use crate::policy::Ttl;
@@ -37,6 +37,8 @@ pub struct Facts {
     /// The wall clock moved forward further than time did: until it has proved right, nothing that is done is
     /// forgotten on its word.
     pub clock_is_doubtful: bool,
+    /// The attempt of another claim that the request belongs to: its token holds, and its lease is fresh.
+    pub parent: Option<Parent>,
     /// The present start of this gate.
     pub boot: Boot,
     /// The restores that this store went through.
@@ -214,7 +216,7 @@ pub struct Verdict {
 /// Names the caller of a request, for same-run checks in a store.
 pub fn run_id_of(request: &Request) -> Option<&RunId> {
     match &request.start {
-        Start::Now(Holder::Caller { run_id }) => run_id.as_ref(),
-        Start::Now(Holder::Runner { .. }) | Start::Queue => None,
+        Start::Now(holder) => holder.run_id(),
+        Start::Queue => None,
     }
 }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::claim::{Claim, ErrorCause, Holder, Lease, State};
+use crate::claim::{Claim, ErrorCause, Holder, Lease, Nudge, State};
 use crate::decide::in_words;
 use crate::limits;
 use crate::policy::{Jitter, Policy};
@@ -28,13 +28,16 @@ pub fn finish(
         return Finished { answer: Answer::LostClaim, claim: late };
     }
     match (&claim.state, call) {
-        (State::Done { .. }, Call::Done) => unchanged(Answer::Unchanged),
-        (State::Done { .. }, _) => unchanged(Answer::AlreadyDone),
+        (State::Done { .. }, call) => {
+            let answer = if *call == Call::Done { Answer::Unchanged } else { Answer::AlreadyDone };
+            Finished { answer, claim: heard_from(claim) }
+        }
         // Proves the effect, whatever was believed before.
         (State::Processing(_) | State::Error { .. }, Call::Done) => {
             let mut claim = claim.clone();
-            claim.state = State::Done { at: now.wall, retain_until: now.wall.after(policy.retention()) };
+            claim.state = done(policy, now);
             claim.parked = None;
+            claim.nudge = None;
             Finished { answer: Answer::Accepted, claim: Some(claim) }
         }
         (State::Error { .. }, Call::Heartbeat) => unchanged(Answer::NotProcessing),
@@ -45,17 +48,42 @@ pub fn finish(
             let state = next_state(claim, lease, call, policy, now, jitter);
             // Whoever was stopped meanwhile for a passing reason need not come back: somebody is at work.
             let parked = claim.parked.filter(|_| *call != Call::Heartbeat);
-            Finished { answer: Answer::Accepted, claim: Some(Claim { state, parked, ..claim.clone() }) }
+            let nudge = called_back(claim, &state, policy);
+            Finished {
+                answer: Answer::Accepted,
+                claim: Some(Claim { state, parked, nudge, ..claim.clone() }),
+            }
         }
         // A reset raises the generation, so a token that still fits a `none` was never given out.
         (State::None { .. }, _) => unchanged(Answer::LostClaim),
     }
 }
 
+/// The runner comes back to what failed by itself; the tool of a caller has to be called.
+fn called_back(claim: &Claim, state: &State, policy: &Policy) -> Option<Nudge> {
+    match state {
+        State::Error { due: Some(due), .. } if policy.retrigger && !claim.flow => {
+            Some(Nudge { due: *due, unanswered: 0 })
+        }
+        _ => None,
+    }
+}
+
+/// The state of what is known to have happened now, remembered for as long as the policy says.
+pub fn done(policy: &Policy, now: Now) -> State {
+    State::Done { at: now.wall, retain_until: now.wall.after(policy.retention()), at_claim: None }
+}
+
+/// Whoever shows the token has the answer of its claim: a repeat of that claim is no lost one any more.
+fn heard_from(claim: &Claim) -> Option<Claim> {
+    let State::Done { at, retain_until, at_claim: Some(_) } = claim.state else { return None };
+    Some(Claim { state: State::Done { at, retain_until, at_claim: None }, ..claim.clone() })
+}
+
 fn next_state(claim: &Claim, lease: &Lease, call: &Call, policy: &Policy, now: Now, jitter: Jitter) -> State {
     let error = |due, cause, note: &str| State::Error { at: now.wall, due, cause, note: cut(note) };
     match call {
-        Call::Done => State::Done { at: now.wall, retain_until: now.wall.after(policy.retention()) },
+        Call::Done => done(policy, now),
         Call::Error { failure: Failed::Final, note } => error(None, cause(claim, None), note),
         Call::Error { failure: Failed::Unknown, note } => error(None, ErrorCause::OutcomeUnknown, note),
         Call::Error { failure: Failed::Retryable { retry_after }, note } => {

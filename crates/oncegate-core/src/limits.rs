@@ -164,6 +164,29 @@ pub const BULK_UNDO_KEPT_FOR: Duration = Duration::from_secs(30 * 24 * 3600);
 pub const EXPORTS_AT_A_TIME_MAX: usize = 2;
 /// Rows of an export read ahead of a slow reader.
 pub const EXPORT_ROWS_AHEAD: usize = 64;
+/// Notices of one kind in one workspace; beyond them the oldest becomes part of one that counts them together. A person
+/// reads a page, not a thousand.
+pub const NOTICES_OF_A_KIND_MAX: u32 = 200;
+/// For how long something noticed must not have happened to be told anew after a person dismissed it.
+pub const NOTICE_IS_OVER_AFTER: Duration = Duration::from_secs(7 * 24 * 3600);
+/// Names that a new one is compared to; comparing takes time for each.
+pub const NAMES_COMPARED_MAX: usize = 2_000;
+/// How long ago a claim must have ended for its `run_id`, seen again, to name no run (DESIGN §3, `same_run`).
+pub const RUN_ID_LIVES_FOR: Duration = Duration::from_secs(3600);
+/// Oldest claims with a `run_id` that are looked at for that: one item of one run claims a few keys at most, and a
+/// constant one must not make each claim slower than the one before.
+pub const RUN_ID_CLAIMS_READ_MAX: u32 = 32;
+/// After how long a caller's hook is called again if nobody claimed; after the last of them a person has to replay.
+pub const NUDGE_AGAIN_AFTER: [Duration; 3] =
+    [Duration::from_secs(60), Duration::from_secs(5 * 60), Duration::from_secs(30 * 60)];
+/// How long a caller's hook may take to answer: it only takes a message, its run goes on by itself.
+pub const NUDGE_TIME_MAX: Duration = Duration::from_secs(30);
+/// Hooks that are called at a time.
+pub const NUDGES_AT_WORK_MAX: usize = 8;
+/// Claims above one another: a run that calls a run that calls a run. Deeper ones look like a loop.
+pub const PARENTS_MAX: usize = 8;
+/// How long an event of another environment is kept since it came last: nobody waits for its effect.
+pub const OTHER_ENVIRONMENT_KEPT_FOR: Duration = Duration::from_secs(30 * 24 * 3600);
 /// How long a write may take for the gate to be called ready: well below what balancers wait for an answer (2 to 5 s).
 pub const READY_WRITE_MAX: Duration = Duration::from_secs(2);
 /// How long `/readyz` believes its last look: however many ask, the disk is asked once in this time.

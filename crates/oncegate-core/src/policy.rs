@@ -261,6 +261,8 @@ pub struct Policy {
     pub on_mismatch: OnMismatch,
     /// When first runs of one record look like a loop.
     pub loop_limit: LoopLimit,
+    /// A hook calls back the tool whose caller was stopped; otherwise a person has to replay its run.
+    pub retrigger: bool,
 }
 
 impl Policy {
@@ -312,6 +314,7 @@ impl Default for Policy {
             finish: Finish::default(),
             on_mismatch: OnMismatch::default(),
             loop_limit: LoopLimit::default(),
+            retrigger: false,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What a person may do to a claim: reset it, mark it, say that it happened, dismiss it. Each needs a name and a
 //! reason (checked at the edge), is audited by the store, voids tokens, and keeps history, payload and key.
 
-use crate::claim::{Boot, Claim, ErrorCause, Lease, Liveness, Parked, Progress, State};
+use crate::claim::{Boot, Claim, ErrorCause, Lease, Liveness, Nudge, Parked, Progress, State};
 use crate::finish::cut;
 use crate::policy::Policy;
 use crate::time::{Now, Timestamp};
@@ -16,26 +16,21 @@ pub fn act(claim: &Claim, act: &Act, policy: &Policy, now: Now, boot: Boot) -> R
     let word = claim.processing_state().as_str();
     match act {
         Act::Reset { run_now, confirm_holder, verified } => {
-            if !verified && has_happened(claim) {
-                return Err(Refusal::Done);
-            }
             if let State::None { due } = claim.state
                 && !claim.dismissed
                 && matches!(claim.parked, None | Some(Parked::Reset))
-                && (due.is_some() || !run_now || !claim.flow)
+                && (due.is_some() || !run_now || !(claim.flow || policy.retrigger))
             {
                 return Err(Refusal::Nothing(if due.is_some() { "waiting to run" } else { word }));
             }
-            confirmed(claim, confirm_holder.as_deref(), now, boot)?;
-            let due = (*run_now && claim.flow).then_some(now.wall);
-            let mut reset = reopened(claim.clone(), due, now);
-            // Until somebody starts it, the effect is missing: nobody calls a no-code tool back by itself, and our own
-            // runner waits for the word.
-            reset.parked = match (claim.flow, run_now) {
-                (true, true) => None,
-                (true, false) => Some(Parked::Reset),
-                (false, _) => Some(Parked::NeedsReplay),
-            };
+            reset(claim, *run_now, (confirm_holder.as_deref(), *verified), policy, now, boot)
+        }
+        Act::FromStart { run_now, confirm_holder, verified, confirm_sent: _, new_keys } => {
+            let confirmed = (confirm_holder.as_deref(), *verified);
+            let mut reset = reset(claim, *run_now, confirmed, policy, now, boot)?;
+            reset.steps_since = reset.resets;
+            reset.progress = Progress::default();
+            reset.key_generation = if *new_keys { reset.resets } else { claim.key_generation };
             Ok(reset)
         }
         Act::MarkError { note } => {
@@ -49,15 +44,53 @@ pub fn act(claim: &Claim, act: &Act, policy: &Policy, now: Now, boot: Boot) -> R
             State::Error { .. } => {
                 let mut done = claim.clone();
                 done.generation += 1;
-                done.parked = None;
+                (done.parked, done.nudge) = (None, None);
                 // It may be marked after done and dismissed: that it happened is the last word.
                 done.dismissed = false;
-                done.state = State::Done { at: now.wall, retain_until: now.wall.after(policy.retention()) };
+                done.state = crate::finish::done(policy, now);
                 Ok(done)
             }
             State::None { .. } | State::Processing(_) | State::Done { .. } => Err(Refusal::NotAnError(word)),
         },
         Act::Dismiss => dismiss(claim, now, boot),
+    }
+}
+
+/// Back to `none`: `confirmed` is the live holder's name, and that an effect which is done must happen again.
+fn reset(
+    claim: &Claim,
+    run_now: bool,
+    (confirm_holder, verified): (Option<&str>, bool),
+    policy: &Policy,
+    now: Now,
+    boot: Boot,
+) -> Result<Claim, Refusal> {
+    if !verified && has_happened(claim) {
+        return Err(Refusal::Done);
+    }
+    confirmed(claim, confirm_holder, now, boot)?;
+    let mut reset = reopened(claim.clone(), (run_now && claim.flow).then_some(now.wall), now);
+    // Until somebody starts it, the effect is missing: our own runner waits for the word, and nobody calls a no-code
+    // tool back unless it has a hook.
+    (reset.parked, reset.nudge) = match (claim.flow, run_now) {
+        (true, true) => (None, None),
+        (true, false) => (Some(Parked::Reset), None),
+        (false, true) if policy.retrigger => (None, Some(Nudge { due: now.wall, unanswered: 0 })),
+        (false, _) => (Some(Parked::NeedsReplay), None),
+    };
+    Ok(reset)
+}
+
+/// A person who starts an effect over "from the start" names what was sent, so that nobody sends a mail twice unawares.
+/// `sent` are the steps that have been sent, or may have been, for the effect as it stands.
+///
+/// # Errors
+/// Some are not named.
+pub fn confirms_sent(act: &Act, sent: &[String]) -> Result<(), Refusal> {
+    let Act::FromStart { confirm_sent, .. } = act else { return Ok(()) };
+    match sent.iter().all(|step| confirm_sent.contains(step)) {
+        true => Ok(()),
+        false => Err(Refusal::Sent(sent.to_vec())),
     }
 }
 
@@ -123,12 +156,13 @@ pub fn reopened(mut claim: Claim, due: Option<Timestamp>, now: Now) -> Claim {
     // Steps that are done stay done, unless all of it is: then nothing would be left to run.
     if matches!(claim.state, State::Done { .. }) {
         claim.steps_since = claim.resets;
+        claim.key_generation = claim.resets;
         claim.progress = Progress::default();
     }
     claim.state = State::None { due };
     claim.progress.unknown = false;
     claim.open_since = now.wall;
-    claim.parked = None;
+    (claim.parked, claim.nudge) = (None, None);
     claim.dismissed = false;
     claim
 }

@@ -108,6 +108,11 @@ impl LeaseInstant {
         Self(self.0.saturating_add(millis(d)))
     }
 
+    /// This reading and `d` of live time earlier.
+    pub fn before(self, d: Duration) -> Self {
+        Self(self.0.saturating_sub(millis(d)))
+    }
+
     /// Live time from `earlier` to this reading; zero if it lies ahead.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::claim::{Claim, ErrorCause, Parked, Progress, State};
+use crate::claim::{Claim, ErrorCause, Nudge, Parked, Progress, State};
 use crate::finish::cut;
 use crate::time::{Now, Timestamp};
 
@@ -11,6 +11,8 @@ use crate::time::{Now, Timestamp};
 pub struct Before {
     stood: Stood,
     parked: Option<Parked>,
+    /// When the tool was to be called back, and how often it was in vain.
+    nudge: Option<(Timestamp, u32)>,
     dismissed: bool,
     mismatch_at: Option<Timestamp>,
     late_at: Option<Timestamp>,
@@ -18,6 +20,7 @@ pub struct Before {
     stale_retries_used: u32,
     resumes_used: u32,
     steps_since: u32,
+    key_generation: u32,
     step_succeeded: bool,
     step_unknown: bool,
     open_since: Timestamp,
@@ -39,12 +42,13 @@ impl Before {
             stood: match &claim.state {
                 State::None { due } => Stood::None { due: *due },
                 State::Processing(lease) => Stood::Processing { since: lease.started_at },
-                State::Done { at, retain_until } => Stood::Done { at: *at, retain_until: *retain_until },
+                State::Done { at, retain_until, .. } => Stood::Done { at: *at, retain_until: *retain_until },
                 State::Error { at, due, cause, note } => {
                     Stood::Error { at: *at, due: *due, cause: *cause, note: note.clone() }
                 }
             },
             parked: claim.parked,
+            nudge: claim.nudge.as_ref().map(|n| (n.due, n.unanswered)),
             dismissed: claim.dismissed,
             mismatch_at: claim.mismatch_at,
             late_at: claim.late_at,
@@ -52,6 +56,7 @@ impl Before {
             stale_retries_used: claim.stale_retries_used,
             resumes_used: claim.resumes_used,
             steps_since: claim.steps_since,
+            key_generation: claim.key_generation,
             step_succeeded: claim.progress.succeeded,
             step_unknown: claim.progress.unknown,
             open_since: claim.open_since,
@@ -66,7 +71,10 @@ impl Before {
 pub fn undo(claim: &Claim, before: &Before, now: Now) -> Claim {
     let state = match &before.stood {
         Stood::None { due } => State::None { due: *due },
-        Stood::Done { at, retain_until } => State::Done { at: *at, retain_until: *retain_until },
+        // Whoever claimed it and has not heard of it has a token that is void by now.
+        Stood::Done { at, retain_until } => {
+            State::Done { at: *at, retain_until: *retain_until, at_claim: None }
+        }
         Stood::Error { at, due, cause, note } => {
             State::Error { at: *at, due: *due, cause: *cause, note: note.clone() }
         }
@@ -83,6 +91,7 @@ pub fn undo(claim: &Claim, before: &Before, now: Now) -> Claim {
         state,
         generation: claim.generation + 1,
         parked: before.parked,
+        nudge: before.nudge.map(|(due, unanswered)| Nudge { due, unanswered }),
         dismissed: before.dismissed,
         mismatch_at: before.mismatch_at,
         late_at: before.late_at,
@@ -90,6 +99,7 @@ pub fn undo(claim: &Claim, before: &Before, now: Now) -> Claim {
         stale_retries_used: before.stale_retries_used,
         resumes_used: before.resumes_used,
         steps_since: before.steps_since,
+        key_generation: before.key_generation,
         progress: Progress { succeeded: before.step_succeeded, unknown: before.step_unknown },
         open_since: before.open_since,
         ..claim.clone()

@@ -114,7 +114,15 @@ impl Search<'_> {
             correction: who == Who::Correction,
             dated: None,
         };
-        ClaimCall { target, request, run_url: None, payload: None, actor: String::new(), again: false }
+        ClaimCall {
+            target,
+            request,
+            run_url: None,
+            parent: None,
+            payload: None,
+            actor: String::new(),
+            again: false,
+        }
     }
 
     fn loaded<'w>(&self, world: &'w World, key: usize, call: &ClaimCall) -> Loaded<'w> {
@@ -142,6 +150,7 @@ impl Search<'_> {
             stale_streak: world.streak,
             run_id_is_constant: wanted.run_id.is_some_and(ended_with),
             clock_is_doubtful: world.doubtful,
+            parent: None,
             boot: world.boot,
             restores: &NO_RESTORES,
             recovering: false,

@@ -39,7 +39,7 @@ pub fn ended_at(claim: &Claim) -> Option<Timestamp> {
 /// Since when it is done, and until when that is remembered.
 pub fn remembered(claim: &Claim) -> Option<(Timestamp, Timestamp)> {
     match claim.state {
-        State::Done { at, retain_until } => Some((at, retain_until)),
+        State::Done { at, retain_until, .. } => Some((at, retain_until)),
         State::None { .. } | State::Processing(_) | State::Error { .. } => None,
     }
 }
@@ -293,7 +293,7 @@ pub fn act(world: &mut World, key: usize, act: &Act, before: &Claim, after: &Cla
     let ghost = &mut world.ghosts[key];
     let marked = matches!(before.state, State::Error { cause: ErrorCause::MarkedAfterDone, .. });
     match act {
-        Act::Reset { confirm_holder, verified, .. } => {
+        Act::Reset { confirm_holder, verified, .. } | Act::FromStart { confirm_holder, verified, .. } => {
             Promise::DoneOnce.holds(!ghost.happened || *verified, || "done was reset unverified".into())?;
             let named = confirm_holder.is_some() && *confirm_holder == before.holder_name();
             Promise::LiveIsLeftAlone.holds(!alive || named, || "a live holder was reset unnamed".into())?;

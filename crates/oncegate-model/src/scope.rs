@@ -130,7 +130,7 @@ pub fn scopes() -> Vec<Scope> {
     let mut ended = Claim::new(claim_id(1), constant.start.now);
     let at = constant.start.now.wall.before(Duration::from_secs(7200));
     ended.attempt = 1;
-    ended.state = State::Done { at, retain_until: at.after(constant.policy.retention()) };
+    ended.state = State::Done { at, retain_until: at.after(constant.policy.retention()), at_claim: None };
     constant.start.put(1, ended);
     constant.start.rows[1].iter_mut().for_each(|row| row.run_id = Some(crate::apply::run_id(0)));
     constant.start.ghosts[1].happened = true;

@@ -9,6 +9,7 @@ use oncegate_core::policy::Policy;
 use oncegate_store::api::PolicyBook;
 
 use crate::flow::Flow;
+use crate::nudger::Hook;
 
 /// One declared automation.
 #[derive(Clone, Debug, Default)]
@@ -19,6 +20,8 @@ pub struct Automation {
     pub flow: Option<Arc<Flow>>,
     /// Template of the record its events touch.
     pub record: Option<String>,
+    /// What is called when the caller of a stopped claim may try again.
+    pub retrigger: Option<Arc<Hook>>,
 }
 
 /// All declared automations.
@@ -49,5 +52,10 @@ impl Book {
 impl PolicyBook for Book {
     fn policy(&self, workspace: Workspace, automation: &AutomationName) -> Arc<Policy> {
         self.automation(workspace, automation).policy
+    }
+
+    fn declared(&self, workspace: Workspace) -> Vec<AutomationName> {
+        let book = self.automations.read().unwrap_or_else(std::sync::PoisonError::into_inner);
+        book.keys().filter(|(of, _)| *of == workspace).map(|(_, name)| name.clone()).collect()
     }
 }

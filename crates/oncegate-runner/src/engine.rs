@@ -1,18 +1,21 @@
 //! The loops: due work, ticks, reaping; and how they end.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use oncegate_connect::Caller;
-use oncegate_core::key::ClaimRef;
+use oncegate_core::key::{AutomationName, ClaimRef, Workspace};
 use oncegate_core::limits;
+use oncegate_core::notice::{self, NoticeKind};
 use oncegate_core::time::Tick;
+use oncegate_store::api::Due;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
 use crate::gatekeeper::Gatekeeper;
 use crate::held::{HeldAttempts, hand_back};
+use crate::nudger;
 use crate::worker::{Ended, Worker};
 
 /// How to run.
@@ -30,6 +33,7 @@ pub struct Options {
 pub struct Engine {
     stop: watch::Sender<bool>,
     work: JoinHandle<()>,
+    nudges: JoinHandle<()>,
     upkeep: JoinHandle<()>,
     bulk: JoinHandle<()>,
 }
@@ -47,6 +51,7 @@ impl Engine {
     /// Starts the loops.
     pub fn start(gate: Arc<Gatekeeper>, options: Options) -> Self {
         let (stop, stopped) = watch::channel(false);
+        let nudges = tokio::spawn(nudger::run(Arc::clone(&gate), options.caller.clone(), stopped.clone()));
         let worker = Worker {
             gate: Arc::clone(&gate),
             caller: options.caller,
@@ -55,13 +60,13 @@ impl Engine {
         let work = tokio::spawn(work(worker, options.concurrency.max(1), stopped.clone()));
         let bulk = tokio::spawn(bulk(Arc::clone(&gate), stopped.clone()));
         let upkeep = tokio::spawn(upkeep(gate, stopped));
-        Self { stop, work, upkeep, bulk }
+        Self { stop, work, nudges, upkeep, bulk }
     }
 
     /// Takes nothing new, waits up to [`limits::DRAIN_MAX`] for what runs, hands back what is left.
     pub async fn drain(self) {
         let _ = self.stop.send(true);
-        for task in [self.work, self.upkeep, self.bulk] {
+        for task in [self.nudges, self.work, self.upkeep, self.bulk] {
             if let Err(error) = task.await {
                 tracing::error!(panicked = error.is_panic(), "a loop ended badly");
             }
@@ -75,6 +80,7 @@ async fn work(worker: Worker, concurrency: usize, mut stopped: watch::Receiver<b
     let mut running: JoinSet<(ClaimRef, Ended)> = JoinSet::new();
     let mut active: HashMap<ClaimRef, tokio::task::Id> = HashMap::new();
     let mut cooling: HashMap<ClaimRef, Duration> = HashMap::new();
+    let mut unknown: HashSet<(Workspace, AutomationName)> = HashSet::new();
     while !*stopped.borrow() {
         let now = gate.clock().read().monotonic;
         cooling.retain(|_, until| *until > now);
@@ -92,6 +98,14 @@ async fn work(worker: Worker, concurrency: usize, mut stopped: watch::Receiver<b
                             break;
                         }
                         if active.contains_key(&work.id) || cooling.contains_key(&work.id) {
+                            continue;
+                        }
+                        // A node never judges what it does not know (C29).
+                        if !gate.runs(work.id.workspace, &work.automation) {
+                            cooling.insert(work.id, now + COOL);
+                            if unknown.insert((work.id.workspace, work.automation.clone())) {
+                                tell_no_runner(&gate, &work).await;
+                            }
                             continue;
                         }
                         let (worker, held) = (worker.clone(), Arc::clone(&held));
@@ -124,6 +138,16 @@ async fn work(worker: Worker, concurrency: usize, mut stopped: watch::Receiver<b
         }
     }
     drain(&gate, running, &held).await;
+}
+
+/// Once for each automation: what waits for it stays as it is.
+async fn tell_no_runner(gate: &Gatekeeper, work: &Due) {
+    let (workspace, name) = (work.id.workspace, work.automation.to_string());
+    tracing::warn!(automation = name, "work waits that this node cannot run: its steps are not declared");
+    let words = notice::no_runner(&name);
+    if let Err(error) = gate.store().notice(workspace, NoticeKind::NoRunner, name, words).await {
+        tracing::error!(%error, "could not write down that work waits for steps that are not declared");
+    }
 }
 
 type Joined = Result<(ClaimRef, Ended), tokio::task::JoinError>;

@@ -67,6 +67,11 @@ impl Gatekeeper {
         &self.book
     }
 
+    /// Whether oncegate itself can do the work of an automation.
+    pub fn runs(&self, workspace: Workspace, automation: &AutomationName) -> bool {
+        self.book.automation(workspace, automation).flow.is_some()
+    }
+
     /// Where time comes from.
     pub fn clock(&self) -> &Arc<dyn Clock> {
         &self.clock
@@ -193,13 +198,17 @@ impl Gatekeeper {
     pub async fn claim_batch(
         &self,
         calls: Vec<ClaimCall>,
-    ) -> Result<Vec<Result<Claimed, StoreError>>, StoreError> {
+    ) -> Result<Vec<Result<Option<Claimed>, StoreError>>, StoreError> {
         self.store.claim_batch(calls).await
     }
 
-    /// Whether oncegate itself holds the work of a claim.
-    pub fn has_flow(&self, view: &ClaimView) -> bool {
-        view.claim.flow && self.book.automation(view.workspace, &view.automation).flow.is_some()
+    /// Whether oncegate itself can start a claim: by its own steps, or by calling the caller's hook.
+    pub fn can_start(&self, view: &ClaimView) -> bool {
+        let declared = self.book.automation(view.workspace, &view.automation);
+        match view.claim.flow {
+            true => declared.flow.is_some(),
+            false => declared.retrigger.is_some(),
+        }
     }
 
     /// Stores a verified request, and tells the runner. The sender may be acknowledged when this returns.

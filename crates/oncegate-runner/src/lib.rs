@@ -9,6 +9,7 @@ pub mod entropy;
 pub mod flow;
 pub mod gatekeeper;
 mod held;
+pub mod nudger;
 mod render;
 mod request;
 mod waiters;

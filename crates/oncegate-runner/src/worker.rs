@@ -96,6 +96,7 @@ impl Worker {
                 dated: None,
             },
             run_url: None,
+            parent: None,
             payload: None,
             actor: ACTOR.into(),
             again: false,
@@ -364,9 +365,10 @@ impl Worker {
         world: &Value,
         attempt: &Attempt,
     ) -> Result<OutgoingRequest, RenderError> {
-        // An effect that a verified reset wants anew is another one to its receivers: under the old key they would
-        // answer as before and do nothing.
-        let key = self.gate.store().secret().step_key(attempt.id.id, &step.name, attempt.claim.steps_since);
+        // An effect that is wanted anew is another one to its receivers: under the old key they would answer as before
+        // and do nothing.
+        let key =
+            self.gate.store().secret().step_key(attempt.id.id, &step.name, attempt.claim.key_generation);
         let mut request = match &step.action {
             Action::Http(http) => http_request(http, work, world, key)?,
             Action::Forward(forward) => forward_request(forward, world, key)?,

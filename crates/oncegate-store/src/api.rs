@@ -22,6 +22,8 @@ use serde::Serialize;
 use crate::StoreError;
 use crate::access::{Access, AuditFilter};
 pub use crate::deliveries::*;
+use crate::notices::Notices;
+use crate::nudges::Nudges;
 use crate::people::People;
 use crate::person::Privacy;
 pub use crate::search::Filter;
@@ -31,6 +33,11 @@ use crate::vitals::Vitals;
 pub trait PolicyBook: Send + Sync {
     /// The declared policy, or the default one.
     fn policy(&self, workspace: Workspace, automation: &AutomationName) -> Arc<Policy>;
+
+    /// The names that are declared: a first claim of one of them makes no notice.
+    fn declared(&self, _workspace: Workspace) -> Vec<AutomationName> {
+        Vec::new()
+    }
 }
 
 /// Every automation has the default policy.
@@ -77,6 +84,8 @@ pub struct ClaimCall {
     pub request: Request,
     /// Where a person finds the caller's run.
     pub run_url: Option<String>,
+    /// The token of another claim whose holder asks: this one shares its record, ends no later and is void with it.
+    pub parent: Option<(ClaimRef, Fence)>,
     /// Kept from the first call that brings one.
     pub payload: Option<Payload>,
     /// For the history, e.g. `token:admin`, `runner`.
@@ -98,6 +107,8 @@ pub struct Claimed {
     pub id: ClaimRef,
     /// Proof of holding the attempt; only with a run.
     pub token: Option<Token>,
+    /// What is wrong with how the caller asks, beside what the decision itself says.
+    pub note: Option<String>,
     /// When it was decided.
     pub now: Now,
 }
@@ -354,7 +365,7 @@ pub struct Due {
 
 /// The contract.
 #[async_trait]
-pub trait Store: Access + People + Privacy + Send + Sync {
+pub trait Store: Access + Notices + Nudges + People + Privacy + Send + Sync {
     /// The secret from which ids, tokens and outgoing keys derive.
     fn secret(&self) -> &StoreSecret;
     /// This start of the gate.
@@ -362,7 +373,8 @@ pub trait Store: Access + People + Privacy + Send + Sync {
     /// The store's time.
     fn now(&self) -> Now;
 
-    /// Decides and writes. A call whose future was dropped before its turn claims nothing.
+    /// Decides and writes. A call whose future was dropped before its turn claims nothing. `None`: the claim named by
+    /// id does not exist, or the parent's token no longer holds; nothing was written.
     async fn claim(&self, call: ClaimCall) -> Result<Option<Claimed>, StoreError>;
     /// Done, error, heartbeat, defer, hand back. `None`: no such claim.
     async fn finish(&self, call: FinishCall) -> Result<Option<(Answer, ClaimView)>, StoreError>;
@@ -423,6 +435,14 @@ pub trait Store: Access + People + Privacy + Send + Sync {
     /// Deliveries that wait for a person (`rejected`, `unverified`), newest first, without bodies; of `only` these
     /// automations, if given.
     async fn rejected(
+        &self,
+        workspace: Workspace,
+        only: Option<Vec<AutomationName>>,
+        before: Option<i64>,
+        limit: u32,
+    ) -> Result<Page<DeliveryRow>, StoreError>;
+    /// Deliveries that are parked, newest first, without bodies.
+    async fn parked_deliveries(
         &self,
         workspace: Workspace,
         only: Option<Vec<AutomationName>>,

@@ -46,6 +46,8 @@ pub struct AdmitEvent {
     pub json: String,
     /// The record it touches.
     pub record: Option<RecordName>,
+    /// Why it is of another environment than its source: then it takes no key, and is kept for a person.
+    pub other_environment: Option<String>,
     /// When it happened, if it says.
     pub dated: Option<Timestamp>,
 }
@@ -64,6 +66,11 @@ pub enum Admitted {
         id: ClaimRef,
         /// Why.
         reason: StopReason,
+    },
+    /// Kept with its body; it is of another environment than its source.
+    OtherEnvironment {
+        /// Where to find it.
+        delivery: i64,
     },
     /// Kept with its body; has no identity.
     Rejected {
@@ -106,7 +113,7 @@ pub struct DeliveryRow {
     pub repeats: u64,
     /// When it came last.
     pub last_at: Timestamp,
-    /// `accepted`, `duplicate`, `mismatch`, `rejected`, `unverified`, `released`.
+    /// `accepted`, `duplicate`, `mismatch`, `rejected`, `other_environment`, `unverified`, `released`.
     pub verdict: String,
     /// Why.
     pub reason: Option<String>,

@@ -32,7 +32,8 @@ pub enum Happened {
     },
     /// A person acted on a claim: `reset`, `mark_error`, `mark_done`, `dismiss`.
     Acted(&'static str),
-    /// An event or a request arrived: `accepted`, `duplicate`, `mismatch`, `rejected`, `unverified`.
+    /// An event or a request arrived: `accepted`, `duplicate`, `mismatch`, `rejected`,
+    /// `other_environment`, `unverified`.
     Delivered(&'static str),
     /// A step's call ended: `succeeded`, `failed` or `unknown`.
     StepEnded(&'static str),
@@ -139,7 +140,7 @@ pub(crate) fn finished(call: &Call, answer: Answer) -> Happened {
 
 pub(crate) fn acted(act: &Act) -> Happened {
     Happened::Acted(match act {
-        Act::Reset { .. } => "reset",
+        Act::Reset { .. } | Act::FromStart { .. } => "reset",
         Act::MarkError { .. } => "mark_error",
         Act::MarkDone => "mark_done",
         Act::Dismiss => "dismiss",

@@ -256,5 +256,5 @@ pub trait People: Send + Sync {
     async fn claim_batch(
         &self,
         calls: Vec<ClaimCall>,
-    ) -> Result<Vec<Result<Claimed, StoreError>>, StoreError>;
+    ) -> Result<Vec<Result<Option<Claimed>, StoreError>>, StoreError>;
 }

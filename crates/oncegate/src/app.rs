@@ -215,6 +215,14 @@ pub fn caller(config: &Config) -> Result<Caller, StartError> {
         oncegate_connect::Options { allow_private: config.allow_private.clone(), ..Default::default() };
     let caller = Caller::new(&options).map_err(|e| StartError::Caller(e.to_string()))?;
     for (automation, declared) in config.all().flat_map(|d| &d.automations) {
+        if let Some(hook) = &declared.retrigger {
+            let url = String::from_utf8_lossy(hook.url.expose());
+            caller.check_url(&url).map_err(|e| StartError::Target {
+                automation: automation.to_string(),
+                step: "retrigger".to_owned(),
+                message: e.to_string(),
+            })?;
+        }
         for step in declared.flow.iter().flat_map(|flow| &flow.steps) {
             let url = match &step.action {
                 Action::Http(http) => &http.url,

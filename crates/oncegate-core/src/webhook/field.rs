@@ -7,6 +7,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 use super::body::Body;
+use super::environment::as_text;
 use super::request::Headers;
 use crate::key::{NameError, is_invisible};
 
@@ -143,6 +144,18 @@ impl FieldPath {
         match &self.0 {
             Place::Body(names) => Some(names),
             Place::Header(_) => None,
+        }
+    }
+
+    /// What stands there, if it is one word.
+    pub(super) fn plain(&self, headers: &Headers, payload: &Value) -> Option<String> {
+        match &self.0 {
+            Place::Header(name) => {
+                let mut values = headers.all(name);
+                let first = values.next()?;
+                values.all(|other| other == first).then(|| first.trim().to_owned())
+            }
+            Place::Body(names) => as_text(walk(payload, names)?),
         }
     }
 

@@ -5,6 +5,7 @@
 //! `Rules`, its `mod` line, and its line in the `registry!` below. Facts on providers: `webhooks/README.md`.
 
 mod body;
+mod environment;
 mod field;
 mod github;
 mod hmac;
@@ -18,6 +19,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use self::body::Body;
+pub use self::environment::{EventEnvironment, as_text};
 pub use self::field::{FieldPath, FieldPathError, NoIdentity};
 pub use self::hmac::{HmacScheme, HmacSchemeError};
 pub use self::request::{Headers, Request};

@@ -5,52 +5,23 @@
 
 use std::time::Duration;
 
-use oncegate_core::claim::{Claim, Holder, Lease, Progress, State};
+use oncegate_core::claim::{AtClaim, Claim, Holder, Lease, Progress, State};
 use oncegate_core::decide::{
     Changes, Decision, Facts, FlagSeen, Hold, RecordHolder, Request, RunReason, Start, StopReason, Verdict,
-    decide,
+    decide, run_id_of,
 };
 use oncegate_core::fingerprint::Fingerprint;
 use oncegate_core::inbox::list_of;
 use oncegate_core::key::{ClaimId, RecordName};
 use oncegate_core::policy::{Finish, OnMismatch, OnStale, Policy};
 
+use crate::cells::{ASKS, Asks, PAYLOADS, Payload, Record, YES_NO};
 use crate::finish_table::{
     BOOT, Held, ME, NOW, Row, caller, claim, facts, fingerprint, held, lease, record, rows, runner,
 };
-use crate::reset_table::Tally;
+use crate::reset_table::{Digits, Tally};
 
 const OTHER: ClaimId = ClaimId([2; 16]);
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Payload {
-    None,
-    Same,
-    Differs,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Record {
-    None,
-    Free,
-    /// Only the row names it.
-    OfRow,
-    /// The row names none; the request names one that another claim is working on.
-    NewAndHeld,
-    /// The row names one, the request another.
-    Changed,
-    /// Row and request agree; another claim holds it.
-    HeldBy(Held),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Asks {
-    Caller,
-    CallerRun1 { looks_constant: bool },
-    CallerRun2,
-    Runner,
-    Queue,
-}
 
 #[derive(Clone, Copy, Debug)]
 struct Cell {
@@ -69,6 +40,7 @@ struct Cell {
     asks: Asks,
     hold_stale: bool,
     at_claim: bool,
+    retrigger: bool,
 }
 
 const CLEAN: Progress = Progress { succeeded: false, unknown: false };
@@ -91,13 +63,15 @@ const PLAIN: Cell = Cell {
     asks: Asks::Caller,
     hold_stale: false,
     at_claim: false,
+    retrigger: false,
 };
 
 impl Row {
     /// `none` or `error`.
     fn is_open(self) -> bool {
         use Row::*;
-        let (held, done) = (matches!(self, Caller { .. } | Runner(_) | Deferred { .. }), self == Done);
+        let held = matches!(self, Caller { .. } | Runner(_) | Deferred { .. });
+        let done = matches!(self, Done | DoneAtClaim { .. });
         !held && !done && !self.is_forgotten()
     }
 
@@ -145,8 +119,14 @@ fn known(c: &Cell) -> Result<RunReason, StopReason> {
     }
     let may_resume = if resumes < 3 { Ok(RunReason::Resumed) } else { Err(StopReason::NeedsReview) };
     match c.row {
-        Row::Done => Err(StopReason::Duplicate),      // 2
-        Row::Dismissed => Err(StopReason::Dismissed), // 2
+        // 3, for a claim that nobody calls done: an answer that got lost would lose the effect.
+        Row::DoneAtClaim { run_1: true, same_runs: 0 | 1, past_ttl: false }
+            if c.asks == (Asks::CallerRun1 { looks_constant: false }) =>
+        {
+            Ok(RunReason::SameRun)
+        }
+        Row::Done | Row::DoneAtClaim { .. } => Err(StopReason::Duplicate), // 2
+        Row::Dismissed => Err(StopReason::Dismissed),                      // 2
         Row::Caller { run_1: true, held: Fresh, same_runs: 0 | 1, heard: false }
             if c.asks == (Asks::CallerRun1 { looks_constant: false }) =>
         {
@@ -263,6 +243,7 @@ impl Fixture {
         };
         let mut policy = Policy::default();
         policy.on_stale = if c.hold_stale { OnStale::Hold } else { OnStale::RetryOnce };
+        policy.retrigger = c.retrigger;
         policy.finish = if c.at_claim { Finish::AtClaim } else { Finish::Caller };
         policy.on_mismatch = if c.ignore_mismatch { OnMismatch::Ignore } else { OnMismatch::Stop };
         (facts, request, policy)
@@ -339,7 +320,8 @@ fn violations(c: &Cell, facts: &Facts, request: &Request, verdict: &Verdict) -> 
         _ => {}
     }
     let remembered = matches!(before.state, State::Done { .. }) && c.row != Row::DonePastRetention;
-    must(!remembered || after.state == before.state, "done stays done");
+    let asks_again = got == Expected::Run(RunReason::SameRun);
+    must(!remembered || asks_again || after.state == before.state, "done stays done");
     let is_live = |claim: &Claim| matches!(claim.state, State::Processing(_));
     if !new_attempt && is_live(before) && is_live(after) {
         must(after.record == before.record, "a live claim gets a record through line 10 only");
@@ -367,20 +349,40 @@ fn violations(c: &Cell, facts: &Facts, request: &Request, verdict: &Verdict) -> 
         must(stopped.is_some() || (after.flow && (ours || listed)), "what is queued is found again");
     }
     let by_line_5_to_10 = stopped.is_some() && (goes_on || matches!(stopped, Some(BackingOff | NeedsReview)));
-    must(!(by_caller && by_line_5_to_10) || ours || listed, "a stopped caller's effect is listed");
+    let called_back = c.retrigger && after.nudge.is_some();
+    must(
+        !(by_caller && by_line_5_to_10) || ours || listed || called_back,
+        "a stopped caller's effect is listed",
+    );
+    must(
+        after.nudge.is_none() || (called_back && after.parked.is_none()),
+        "called back, or by hand, never both",
+    );
+    let waits = matches!(stopped, Some(BackingOff | Paused | FlagBusy | FlagUnreadable | RecordBusy));
+    must(!(c.retrigger && by_caller && waits && !after.flow) || called_back, "a hook spares the person");
 
     match (&after.state, got, &before.state) {
         (State::Processing(l), Expected::Run(RunReason::SameRun), State::Processing(was)) => {
             let again = Lease { renewed: NOW.lease, same_runs: was.same_runs + 1, ..was.clone() };
             must(*l == again, "same_run restarts the lease and counts, no more");
         }
+        (
+            State::Done { at_claim: Some(a), .. },
+            Expected::Run(RunReason::SameRun),
+            State::Done { at_claim, .. },
+        ) => {
+            let again = at_claim.clone().map(|was| AtClaim { same_runs: was.same_runs + 1, ..was });
+            must(again.as_ref() == Some(a), "same_run of what was done at its claim counts, no more");
+        }
         (State::Processing(l), Expected::Run(_), _) => {
             let new = lease(l.holder.clone(), NOW.wall, NOW.lease);
             must(*l == new && !(c.at_claim && by_caller), "a run has a new lease, or is done at claim");
             must(matches!(l.holder, Holder::Caller { .. }) == by_caller, "the asker holds it");
         }
-        (State::Done { .. }, Expected::Run(_), _) => {
-            must(c.at_claim && by_caller, "only at_claim is done at once")
+        (State::Done { at_claim, .. }, Expected::Run(_), _) => {
+            must(c.at_claim && by_caller, "only at_claim is done at once");
+            let asked = at_claim.as_ref().map(|a| (&a.run_id, a.claimed, a.same_runs));
+            must(asked == run_id_of(request).map(|id| (id, NOW.lease, 0)), "its run may ask again");
         }
         (_, Expected::Run(_), _) => must(false, "what runs is processing or done"),
         _ => {}
@@ -396,28 +398,6 @@ fn violations(c: &Cell, facts: &Facts, request: &Request, verdict: &Verdict) -> 
     let ended = got == Expected::Run(RunReason::StaleRetry) || stopped == Some(NeedsReview);
     must(changes.went_stale == (silent && ended), "a silent caller counts once, when its attempt ends");
     broken
-}
-
-const YES_NO: [bool; 2] = [false, true];
-const PAYLOADS: [Payload; 3] = [Payload::None, Payload::Same, Payload::Differs];
-const ASKS: [Asks; 6] = [
-    Asks::Caller,
-    Asks::CallerRun1 { looks_constant: false },
-    Asks::CallerRun1 { looks_constant: true },
-    Asks::CallerRun2,
-    Asks::Runner,
-    Asks::Queue,
-];
-
-/// Counts through a product of axes: each cell is one number, taken apart digit by digit.
-struct Digits(usize);
-
-impl Digits {
-    fn of<T: Copy>(&mut self, axis: &[T]) -> T {
-        let digit = self.0 % axis.len();
-        self.0 /= axis.len();
-        axis[digit]
-    }
 }
 
 /// Checks `cell` of 0, 1, 2 … until the digits run over.
@@ -445,7 +425,7 @@ fn check_all(what: &str, cell: impl Fn(&mut Digits) -> Cell) {
 #[test]
 fn what_is_known_about_the_key() {
     let mut blocked = Cell { hold: Some(Hold::Paused), flag: FlagSeen::BusyElsewhere, ..PLAIN };
-    (blocked.at_loop_limit, blocked.at_claim) = (true, true);
+    (blocked.at_loop_limit, blocked.at_claim, blocked.retrigger) = (true, true, true);
     let roads = [PLAIN, Cell { record: Record::Changed, ..PLAIN }, blocked];
     let mut rows_used = Vec::new();
     for row in rows() {
@@ -495,6 +475,7 @@ fn what_may_start_now() {
         c.hold = d.of(&[None, Some(Hold::Paused), Some(Hold::Incident)]);
         c.flag = d.of(&[FlagSeen::Clear, FlagSeen::BusyElsewhere, FlagSeen::Unreadable]);
         (c.at_loop_limit, c.at_claim, c.used) = (d.of(&YES_NO), d.of(&YES_NO), d.of(&[(0, 0, 0), (1, 1, 1)]));
+        c.retrigger = d.of(&YES_NO);
         c
     });
 }

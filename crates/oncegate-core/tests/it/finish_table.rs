@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use oncegate_core::claim::{Boot, Claim, ErrorCause, Holder, Lease, Liveness, Parked, State};
+use oncegate_core::claim::{AtClaim, Boot, Claim, ErrorCause, Holder, Lease, Liveness, Parked, State};
 use oncegate_core::decide::{Decision, Facts, FlagSeen, Hold, Request, RunReason, Start, StopReason, decide};
 use oncegate_core::fingerprint::Fingerprint;
 use oncegate_core::finish::{Answer, Call, Failed, Finished, finish};
@@ -56,6 +56,12 @@ pub(crate) enum Row {
         earlier_boot: bool,
     },
     Done,
+    /// `finish: at_claim`; its run may ask again.
+    DoneAtClaim {
+        run_1: bool,
+        same_runs: u32,
+        past_ttl: bool,
+    },
     DonePastRetention,
     Failed {
         due: bool,
@@ -74,6 +80,12 @@ pub(crate) fn rows() -> Vec<Row> {
     rows.extend([Parked::NeedsReplay, Parked::LoopSuspected, Parked::Incident].map(Row::Waiting));
     rows.extend([Row::Done, Row::DonePastRetention, Row::Final, Row::Dismissed]);
     rows.extend([Fresh, Stale, Taken, Orphan, OrphanPastTtl].map(Row::Runner));
+    for (run_1, same_runs, past_ttl) in
+        [(true, 0, false), (true, 1, false), (true, 2, false), (true, 0, true)]
+    {
+        rows.push(Row::DoneAtClaim { run_1, same_runs, past_ttl });
+    }
+    rows.push(Row::DoneAtClaim { run_1: false, same_runs: 0, past_ttl: false });
     for yes in [false, true] {
         rows.extend([false, true].map(|due| Row::Failed { due, flow: yes }));
         rows.extend([false, true].map(|due| Row::Deferred { due, earlier_boot: yes }));
@@ -108,6 +120,7 @@ pub(crate) fn lease(holder: Holder, started_at: Timestamp, renewed: LeaseInstant
         heard_from: false,
         deferred_until: None,
         holds_record: true,
+        parent: None,
     }
 }
 
@@ -121,6 +134,10 @@ pub(crate) fn held(holder: Holder, held: Held) -> Lease {
 pub(crate) fn runner(h: Held) -> Lease {
     let boot = if matches!(h, Held::Orphan | Held::OrphanPastTtl) { EARLIER_BOOT } else { BOOT };
     held(Holder::Runner { boot }, h)
+}
+
+fn done_until(retain_until: Timestamp, at_claim: Option<AtClaim>) -> State {
+    State::Done { at: NOW.wall, retain_until, at_claim }
 }
 
 /// The row as the store holds it: attempt 7 of generation 3, so that there are older ones of both.
@@ -143,8 +160,16 @@ pub(crate) fn claim(row: Row, fingerprint: Fingerprint, record: Option<RecordNam
             let deferred_until = Some(NOW.wall.after(left));
             (State::Processing(Lease { deferred_until, heard_from: true, ..lease }), true)
         }
-        Row::Done => (State::Done { at: NOW.wall, retain_until: NOW.wall.after(MS) }, false),
-        Row::DonePastRetention => (State::Done { at: NOW.wall, retain_until: NOW.wall }, false),
+        Row::Done => (done_until(NOW.wall.after(MS), None), false),
+        Row::DoneAtClaim { run_1, same_runs, past_ttl } => {
+            let run_id = RunId::try_from(if run_1 { "run-1" } else { "run-0" }).unwrap();
+            let ttl = Ttl::default();
+            let age = if past_ttl { TTL } else { TTL - MS };
+            let claimed = NOW.lease.before(age);
+            let asked = AtClaim { run_id, claimed, ttl, same_runs };
+            (done_until(NOW.wall.after(MS), Some(asked)), false)
+        }
+        Row::DonePastRetention => (done_until(NOW.wall, None), false),
         Row::Failed { due: true, flow } => (error(Some(NOW.wall), ErrorCause::Failed), flow),
         Row::Failed { due: false, flow } => (error(Some(NOW.wall.after(MS)), ErrorCause::Failed), flow),
         Row::HandedBack { flow } => (error(Some(NOW.wall), ErrorCause::Shutdown), flow),
@@ -180,6 +205,7 @@ pub(crate) fn facts(claim: Option<Claim>, boot: Boot) -> Facts {
         stale_streak: 0,
         run_id_is_constant: false,
         clock_is_doubtful: false,
+        parent: None,
         boot,
         restores: Arc::default(),
     }
@@ -237,7 +263,7 @@ fn check_effect(before: &Claim, call: &Call, jitter: Jitter, after: &Claim, cell
     assert_eq!(only_state, *before, "only the state changes, no counter and no token: {cell}");
     let used = usize::try_from(before.retries_used).unwrap();
     match (call, &after.state) {
-        (Call::Done, State::Done { at, retain_until }) => {
+        (Call::Done, State::Done { at, retain_until, at_claim: None }) => {
             assert_eq!(
                 (*at, *retain_until),
                 (NOW.wall, NOW.wall.after(Policy::default().retention())),
@@ -328,6 +354,10 @@ fn check(row: Row, before: &Claim, fence: Fence, call: &Call, jitter: Jitter) {
     }
     assert_eq!(answer, expected(&before.state, call), "{cell}");
     match after {
+        Some(after) if matches!(row, Row::DoneAtClaim { .. }) => {
+            let heard = State::Done { at: NOW.wall, retain_until: NOW.wall.after(MS), at_claim: None };
+            assert_eq!(after, Claim { state: heard, ..before.clone() }, "it has its answer: {cell}");
+        }
         Some(after) => check_effect(before, call, jitter, &after, &cell),
         None => assert_ne!(answer, Answer::Accepted, "what is accepted is written: {cell}"),
     }

@@ -1,12 +1,15 @@
 //! The core from outside, on real samples: one binary, because linking is what tests cost most.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails; helpers are tests too")]
 
+mod cells;
 mod decide_table;
+mod families;
 mod fingerprints;
 mod finish_table;
 mod identity;
 mod mutations;
 mod never_panics;
+mod nudges;
 mod raw_bytes;
 mod recovery_table;
 mod reset_table;

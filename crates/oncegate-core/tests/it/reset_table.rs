@@ -42,6 +42,17 @@ impl Tally {
     }
 }
 
+/// Counts through a product of axes: each cell is one number, taken apart digit by digit.
+pub(crate) struct Digits(pub(crate) usize);
+
+impl Digits {
+    pub(crate) fn of<T: Copy>(&mut self, axis: &[T]) -> T {
+        let digit = self.0 % axis.len();
+        self.0 /= axis.len();
+        axis[digit]
+    }
+}
+
 /// Somebody is alive on it. A deferred attempt waits, but it is held; what an earlier boot left is "certainly
 /// dead" and needs no more confirmation than what went stale.
 fn is_live(row: Row) -> bool {
@@ -53,9 +64,15 @@ fn is_accepted(row: Row, claim: &Claim, what: &Act, marked: bool) -> bool {
     let is_done = matches!(claim.state, State::Done { .. });
     match what {
         Act::Reset { run_now, confirm_holder, verified } => match row {
-            Row::Done | Row::DonePastRetention => *verified,
+            Row::Done | Row::DoneAtClaim { .. } | Row::DonePastRetention => *verified,
             Row::New | Row::Queued => false, // nothing to reset
             Row::ResetFlow => *run_now,      // "run now" is all that is left to ask for
+            row if is_live(row) => *confirm_holder == claim.holder_name(),
+            _ => true,
+        },
+        // All of a reset, and it may ask for what is `none` already.
+        Act::FromStart { confirm_holder, verified, .. } => match row {
+            Row::Done | Row::DoneAtClaim { .. } | Row::DonePastRetention => *verified,
             row if is_live(row) => *confirm_holder == claim.holder_name(),
             _ => true,
         },
@@ -71,6 +88,9 @@ fn acts(claim: &Claim) -> Vec<Act> {
     for confirm_holder in [None, claim.holder_name(), Some("somebody else".to_owned())] {
         for (run_now, verified) in [(false, false), (false, true), (true, false), (true, true)] {
             acts.push(Act::Reset { run_now, confirm_holder: confirm_holder.clone(), verified });
+            let (confirm_holder, confirm_sent) = (confirm_holder.clone(), vec![]);
+            let new_keys = run_now != verified;
+            acts.push(Act::FromStart { run_now, confirm_holder, verified, confirm_sent, new_keys });
         }
     }
     acts
@@ -92,12 +112,20 @@ fn check_effect(row: Row, before: &Claim, what: &Act, after: &Claim, cell: &str)
     let kept = |c: &Claim| (c.id, c.fingerprint, c.record.clone(), c.flow);
     assert_eq!(kept(after), kept(before), "history, payload and key are kept: {cell}");
     // Done steps stay done, unless the whole effect was: to run it again is to run all of it again.
-    let all_again = matches!(before.state, State::Done { .. }) && !matches!(what, Act::MarkDone);
+    let from_start = matches!(what, Act::FromStart { .. });
+    let all_again =
+        from_start || (matches!(before.state, State::Done { .. }) && !matches!(what, Act::MarkDone));
+    let new_keys = match what {
+        Act::FromStart { new_keys, .. } => *new_keys,
+        _ => all_again,
+    };
+    let keys = if new_keys { after.resets } else { before.key_generation };
+    assert_eq!(after.key_generation, keys, "receivers see new keys only where that is meant: {cell}");
     assert_eq!(after.progress.succeeded, before.progress.succeeded && !all_again, "{cell}");
     assert_eq!(after.steps_since == after.resets, all_again || before.resets == after.resets, "{cell}");
     assert!(after.attempt >= before.attempt && after.generation > before.generation, "{cell}");
     match (what, &after.state) {
-        (Act::Reset { run_now, .. }, State::None { due }) => {
+        (Act::Reset { run_now, .. } | Act::FromStart { run_now, .. }, State::None { due }) => {
             assert_eq!(*due, (*run_now && before.flow).then_some(NOW.wall), "only a flow runs now: {cell}");
             let used = (after.retries_used, after.stale_retries_used, after.resumes_used);
             assert_eq!((used, after.dismissed), ((0, 0, 0), false), "fresh retries: {cell}");

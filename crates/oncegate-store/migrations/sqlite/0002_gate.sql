@@ -30,6 +30,8 @@ ALTER TABLE workspaces ADD COLUMN purged_to INTEGER;
 ALTER TABLE claims ADD COLUMN tag TEXT;
 -- The claim whose holder this one works for, and whose record it shares.
 ALTER TABLE claims ADD COLUMN parent BLOB CHECK (parent IS NULL OR length(parent) = 16);
+-- When the parent's lease ends, and so this one at the latest; both only while this attempt is held for the parent's.
+ALTER TABLE claims ADD COLUMN parent_ends INTEGER;
 CREATE INDEX claims_by_parent ON claims (workspace_id, parent) WHERE parent IS NOT NULL;
 
 -- Calls with an `Idempotency-Key` that wrote something, and what they were answered: a repeat acts once.
@@ -87,3 +89,33 @@ CREATE TABLE bulk_rows (
 CREATE INDEX bulk_rows_left ON bulk_rows (bulk_id, claim_row) WHERE fate IS NULL;
 CREATE INDEX bulk_rows_kept ON bulk_rows (bulk_id) WHERE before IS NOT NULL;
 CREATE INDEX bulk_rows_by_claim ON bulk_rows (claim_row);
+-- The number of resets from which receivers see new keys; until now that was always where steps start anew.
+ALTER TABLE claims ADD COLUMN key_generation INTEGER NOT NULL DEFAULT 0 CHECK (key_generation BETWEEN 0 AND resets);
+UPDATE claims SET key_generation = steps_since WHERE steps_since > 0;
+
+-- When the hook of a stopped caller's tool is called, and how often it was since the tool was last heard of.
+ALTER TABLE claims ADD COLUMN nudge_at INTEGER CHECK (nudge_at IS NULL OR processing_state <> 'done');
+ALTER TABLE claims ADD COLUMN nudges INTEGER NOT NULL DEFAULT 0;
+CREATE INDEX claims_nudges ON claims (nudge_at) WHERE nudge_at IS NOT NULL;
+
+-- What a person should know though nothing waits for them: one row for each kind and subject, counted.
+CREATE TABLE notices (
+    id           INTEGER PRIMARY KEY AUTOINCREMENT,
+    workspace_id INTEGER NOT NULL REFERENCES workspaces (id),
+    kind         TEXT NOT NULL CHECK (kind IN ('new_automation', 'constant_run_id', 'callers_never_call_done',
+        'clock_set_back', 'no_runner')),
+    subject      TEXT NOT NULL,
+    detail       TEXT NOT NULL,
+    first_at     INTEGER NOT NULL,
+    last_at      INTEGER NOT NULL,
+    count        INTEGER NOT NULL DEFAULT 1 CHECK (count >= 1),
+    dismissed_at INTEGER,
+    dismissed_by TEXT,
+    UNIQUE (workspace_id, kind, subject),
+    CHECK ((dismissed_at IS NULL) = (dismissed_by IS NULL))
+) STRICT;
+
+-- Kept like what is rejected, and listed as parked: nothing is wrong with it, it is only not meant for here.
+ALTER TABLE deliveries ADD COLUMN parked TEXT CHECK (parked IS NULL OR parked = 'other_environment');
+CREATE INDEX deliveries_parked ON deliveries (workspace_id, id) WHERE parked IS NOT NULL AND verdict = 'rejected';
+CREATE INDEX deliveries_parked_by_date ON deliveries (last_at) WHERE parked IS NOT NULL AND verdict = 'rejected';

@@ -1,7 +1,7 @@
 //! What people do to claims and automations, each with its audit row in the same transaction.
 
 use oncegate_core::key::{AutomationName, ClaimRef, Workspace};
-use oncegate_core::reset::{Act, Refusal};
+use oncegate_core::reset::{self, Act, Refusal};
 use rusqlite::params;
 
 use super::row::{self, Extra};
@@ -17,6 +17,12 @@ impl Context<'_> {
         let Some(stored) = row::load(self.db, call.id)? else { return Ok(Acted::NotFound) };
         let policy = self.policies.policy(call.id.workspace, &stored.view.automation);
         let before = &stored.view.claim;
+        if let Act::FromStart { .. } = call.act {
+            let sent = super::steps::sent(self.db, stored.row, before.steps_since)?;
+            if let Err(refusal) = reset::confirms_sent(&call.act, &sent) {
+                return Ok(Acted::Refused(refusal));
+            }
+        }
         let writes = match act::act(&Rules::CORE, before, call, &policy, self.now, self.boot) {
             Ok(writes) => writes,
             Err(refusal) => return Ok(Acted::Refused(refusal)),
@@ -24,7 +30,7 @@ impl Context<'_> {
         if lacks_payload(&call.act, &stored.view) {
             return Ok(Acted::Refused(Refusal::PayloadRemoved));
         }
-        row::update(self.db, self.secret, &stored, &writes.claim, &Extra::default(), self.now)?;
+        self.update(&stored, &writes.claim, &Extra::default(), None, &call.actor)?;
         let line = &writes.line;
         self.history(stored.row, line, &call.actor)?;
         let subject = call.id.to_string();
@@ -105,5 +111,7 @@ impl Context<'_> {
 
 /// A caller brings its payload again; our runner has none but the stored one.
 pub(super) fn lacks_payload(act: &Act, view: &ClaimView) -> bool {
-    matches!(act, Act::Reset { .. }) && view.claim.flow && view.payload_removed_at.is_some()
+    matches!(act, Act::Reset { .. } | Act::FromStart { .. })
+        && view.claim.flow
+        && view.payload_removed_at.is_some()
 }

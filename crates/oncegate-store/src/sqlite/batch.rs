@@ -13,7 +13,7 @@ impl Context<'_> {
     pub(super) fn claim_batch(
         &self,
         calls: &[ClaimCall],
-    ) -> Result<Vec<Result<Claimed, StoreError>>, StoreError> {
+    ) -> Result<Vec<Result<Option<Claimed>, StoreError>>, StoreError> {
         let mut running = HashSet::new();
         let mut answers = Vec::with_capacity(calls.len());
         for call in calls {
@@ -30,12 +30,8 @@ impl Context<'_> {
             {
                 *run_id = None;
             }
-            let answer = self.alone(|| {
-                self.claim(&call)?.ok_or_else(|| {
-                    StoreError::Inconsistent("a claim of a batch is named by an id that is not there".into())
-                })
-            })?;
-            if let (Ok(Claimed { decision: Decision::Run(_), .. }), Some(name)) = (&answer, name) {
+            let answer = self.alone(|| self.claim(&call))?;
+            if let (Ok(Some(Claimed { decision: Decision::Run(_), .. })), Some(name)) = (&answer, name) {
                 running.insert(name);
             }
             answers.push(answer);

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use oncegate_core::claim::Claim;
 use oncegate_core::key::{ClaimId, ClaimRef, Workspace};
 use oncegate_core::limits;
+use oncegate_core::policy::Policy;
 use oncegate_core::reset::{Act, Refusal};
 use oncegate_core::undo::{Before, undo};
 use rusqlite::params;
@@ -43,6 +44,7 @@ fn why(refusal: &Refusal) -> &'static str {
         Refusal::LiveHolder { .. } | Refusal::Busy(_) => "live_holder",
         Refusal::Done => "needs_verified",
         Refusal::Nothing(_) | Refusal::NotAnError(_) => "nothing_to_do",
+        Refusal::Sent(_) => "needs_confirm_sent",
         Refusal::PayloadRemoved => "payload_removed",
     }
 }
@@ -61,9 +63,9 @@ fn single(bulk: &BulkAct, reason: &str) -> Option<Act> {
     })
 }
 
-/// A claim whose steps its caller does cannot be run from here.
-fn has_no_runner(bulk: &BulkAct, claim: &Claim) -> bool {
-    *bulk == BulkAct::RunNow && !claim.flow
+/// A claim whose steps its caller does can be run from here only by calling its hook.
+fn has_no_runner(bulk: &BulkAct, claim: &Claim, policy: &Policy) -> bool {
+    *bulk == BulkAct::RunNow && !claim.flow && !policy.retrigger
 }
 
 impl Context<'_> {
@@ -85,12 +87,12 @@ impl Context<'_> {
             count.matched += 1;
             let refused = match row::read(r) {
                 Err(_) => Some("unreadable"),
-                Ok(stored) if has_no_runner(bulk, &stored.view.claim) => Some("no_runner"),
                 Ok(stored) => {
                     let policy = self.policies.policy(workspace, &stored.view.automation);
                     let claim = &stored.view.claim;
                     let judge = |act| (Rules::CORE.act)(claim, act, &policy, self.now, self.boot).err();
                     match (&single, bulk) {
+                        _ if has_no_runner(bulk, claim, &policy) => Some("no_runner"),
                         (Some(act), _) => match judge(act) {
                             None if lacks_payload(act, &stored.view) => Some(why(&Refusal::PayloadRemoved)),
                             refusal => refusal.as_ref().map(why),
@@ -273,12 +275,12 @@ impl Context<'_> {
         let kept =
             Kept { claim: Before::of(&view.claim), tag: view.tag.clone(), result: view.result.clone() };
         let kept = Some(serde_json::json!(kept).to_string());
-        if has_no_runner(&bulk.act, &view.claim) {
+        let policy = self.policies.policy(id.workspace, &view.automation);
+        if has_no_runner(&bulk.act, &view.claim, &policy) {
             return Ok((Fate::Refused("no_runner"), None));
         }
         if let Some(act) = single(&bulk.act, &bulk.reason) {
             let call = ActCall { id, act, reason: note.to_owned(), actor: bulk.actor.clone() };
-            let policy = self.policies.policy(id.workspace, &view.automation);
             let writes = match act::act(&Rules::CORE, &view.claim, &call, &policy, self.now, self.boot) {
                 Ok(writes) => writes,
                 Err(refusal) => return Ok((Fate::Refused(why(&refusal)), None)),
@@ -286,7 +288,7 @@ impl Context<'_> {
             if lacks_payload(&call.act, view) {
                 return Ok((Fate::Refused(why(&Refusal::PayloadRemoved)), None));
             }
-            row::update(self.db, self.secret, &stored, &writes.claim, &Extra::default(), self.now)?;
+            self.update(&stored, &writes.claim, &Extra::default(), None, &bulk.actor)?;
             self.history(stored.row, &writes.line, &bulk.actor)?;
             self.journal.note(observer::acted(&call.act));
         }

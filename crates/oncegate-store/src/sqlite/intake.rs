@@ -58,11 +58,17 @@ impl Context<'_> {
 
     fn admit_event(&self, arrival: &Arrival<'_>, event: &AdmitEvent) -> Result<Admitted, StoreError> {
         let call = arrival.call;
+        if let Some(why) = &event.other_environment {
+            self.journal.note(Happened::Delivered("other_environment"));
+            let delivery = self.keep_rejected(arrival, &finish::cut(why), Some("other_environment"))?;
+            return Ok(Admitted::OtherEnvironment { delivery });
+        }
         let key = match &event.identity {
             Ok(key) => key.clone(),
             Err(why) => {
                 self.journal.note(Happened::Delivered("rejected"));
-                return Ok(Admitted::Rejected { delivery: self.keep_rejected(arrival, &finish::cut(why))? });
+                let delivery = self.keep_rejected(arrival, &finish::cut(why), None)?;
+                return Ok(Admitted::Rejected { delivery });
             }
         };
         let claimed = self.claim(&ClaimCall {
@@ -76,6 +82,7 @@ impl Context<'_> {
                 dated: event.dated,
             },
             run_url: None,
+            parent: None,
             payload: Some(Payload { body: call.body.clone(), json: event.json.clone() }),
             actor: call.actor.clone(),
             again: false,
@@ -154,7 +161,12 @@ impl Context<'_> {
     }
 
     /// Waits for a person, for ever. One request is one row while it waits, however often it comes.
-    fn keep_rejected(&self, arrival: &Arrival<'_>, reason: &str) -> Result<i64, StoreError> {
+    fn keep_rejected(
+        &self,
+        arrival: &Arrival<'_>,
+        reason: &str,
+        parked: Option<&str>,
+    ) -> Result<i64, StoreError> {
         let call = arrival.call;
         let known = self
             .db
@@ -169,7 +181,7 @@ impl Context<'_> {
             .optional()?;
         match known {
             Some(id) => Ok(id),
-            None => self.keep_body(arrival, "rejected", reason, None),
+            None => self.keep_body(arrival, "rejected", (reason, parked), None),
         }
     }
 
@@ -190,7 +202,7 @@ impl Context<'_> {
                 self.now.wall.as_millis()
             ])?;
         if known == 0 {
-            self.keep_body(arrival, "mismatch", reason, Some(claim))?;
+            self.keep_body(arrival, "mismatch", (reason, None), Some(claim))?;
         }
         Ok(())
     }
@@ -199,14 +211,14 @@ impl Context<'_> {
         &self,
         arrival: &Arrival<'_>,
         verdict: &str,
-        reason: &str,
+        (reason, parked): (&str, Option<&str>),
         claim: Option<ClaimRef>,
     ) -> Result<i64, StoreError> {
         let call = arrival.call;
         self.db
             .prepare_cached(
                 "INSERT INTO deliveries (workspace_id, source, automation, received_at, last_at, claim_id, verdict, \
-                 reason, body_hash, headers, body) VALUES (?1, ?2, ?3, ?4, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+                 reason, body_hash, headers, body, parked) VALUES (?1, ?2, ?3, ?4, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
             )?
             .execute(params![
                 call.workspace.0,
@@ -219,6 +231,7 @@ impl Context<'_> {
                 arrival.hash(),
                 call.headers,
                 call.body,
+                parked,
             ])?;
         Ok(self.db.last_insert_rowid())
     }
@@ -334,7 +347,8 @@ fn fitting(headers: &str) -> Option<(String, String)> {
 }
 
 const SELECT: &str = "SELECT id, source, automation, received_at, repeats, coalesce(last_at, received_at) AS last_at, \
-    verdict, reason, headers, body, settled_at FROM deliveries";
+    CASE WHEN verdict = 'rejected' AND parked IS NOT NULL THEN parked ELSE verdict END AS verdict, \
+    reason, headers, body, settled_at FROM deliveries";
 
 fn read(r: &Row<'_>) -> Result<DeliveryRow, StoreError> {
     let automation: String = r.get("automation")?;
@@ -362,11 +376,33 @@ pub(super) fn rejected(
     before: Option<i64>,
     limit: u32,
 ) -> Result<Page<DeliveryRow>, StoreError> {
+    waiting(db, "verdict IN ('rejected', 'unverified') AND parked IS NULL", workspace, only, before, limit)
+}
+
+/// What is parked, without bodies.
+pub(super) fn parked(
+    db: &Connection,
+    workspace: Workspace,
+    only: Option<&[AutomationName]>,
+    before: Option<i64>,
+    limit: u32,
+) -> Result<Page<DeliveryRow>, StoreError> {
+    waiting(db, "parked IS NOT NULL AND verdict = 'rejected'", workspace, only, before, limit)
+}
+
+fn waiting(
+    db: &Connection,
+    which: &str,
+    workspace: Workspace,
+    only: Option<&[AutomationName]>,
+    before: Option<i64>,
+    limit: u32,
+) -> Result<Page<DeliveryRow>, StoreError> {
     let limit = limit.clamp(1, limits::PAGE_ROWS_MAX);
     // NULL: all of them. The index of what is open is walked either way.
     let names = only.map(|only| serde_json::json!(only).to_string());
     let sql = format!(
-        "{} WHERE verdict IN ('rejected', 'unverified') AND workspace_id = ?1 AND id < ?2 \
+        "{} WHERE {which} AND workspace_id = ?1 AND id < ?2 \
          AND (?4 IS NULL OR automation IN (SELECT value FROM json_each(?4))) ORDER BY id DESC LIMIT ?3",
         SELECT.replace("headers, body", "NULL AS headers, NULL AS body")
     );

@@ -113,7 +113,7 @@ impl People for SqliteStore {
     async fn claim_batch(
         &self,
         calls: Vec<ClaimCall>,
-    ) -> Result<Vec<Result<Claimed, StoreError>>, StoreError> {
+    ) -> Result<Vec<Result<Option<Claimed>, StoreError>>, StoreError> {
         self.transact(Manner::ASKING, move |cx| cx.claim_batch(&calls)).await
     }
 }

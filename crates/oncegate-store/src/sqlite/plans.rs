@@ -20,8 +20,8 @@ use rusqlite::trace::{TraceEvent, TraceEventCodes};
 
 use super::transition::Context;
 use super::{
-    audit, automations, bulk_rows, intake, migrations, payloads, queries, row, schema_meta, search, upkeep,
-    vitals,
+    audit, automations, bulk_rows, intake, migrations, nudges, payloads, queries, row, schema_meta, search,
+    upkeep, vitals,
 };
 use crate::access::AuditFilter;
 use crate::api::{
@@ -52,8 +52,15 @@ const LARGE: [&str; 10] = [
 ];
 
 /// Walking along an index is walking along a table, unless the index only has the rows that are open.
-const OPEN_ONLY: [&str; 5] =
-    ["claims_live", "claims_error", "claims_marked", "claims_due", "deliveries_open"];
+const OPEN_ONLY: [&str; 7] = [
+    "claims_live",
+    "claims_error",
+    "claims_marked",
+    "claims_due",
+    "deliveries_open",
+    "deliveries_parked",
+    "deliveries_parked_by_date",
+];
 
 /// Read newest first until the page is full; whatever is skipped on the way belongs to another workspace.
 const PAGES: [&str; 3] = [
@@ -120,6 +127,7 @@ fn claim_call(key: &str, start: Start) -> ClaimCall {
             dated: None,
         },
         run_url: None,
+        parent: None,
         payload: Some(Payload { body: vec![], json: "{}".into() }),
         actor: "token:crm".into(),
         again: false,
@@ -161,6 +169,7 @@ fn live_a_life(db: &Connection, secret: &StoreSecret) {
     cx.claim(&claim_call("stale", caller())).unwrap();
     let later = Now { lease: LeaseInstant(3_600_000), ..NOW };
     Context { now: later, ..cx }.claim(&claim_call("taker", caller())).unwrap();
+    family_and_hooks(&cx);
     vitals::probe(db, NOW).unwrap();
     admit(&cx);
     act_on_many(&cx);
@@ -171,6 +180,29 @@ fn live_a_life(db: &Connection, secret: &StoreSecret) {
     upkeep::reap(db, years, 100, &journal).unwrap();
 }
 
+fn family_and_hooks(cx: &Context<'_>) {
+    let asks = || Start::Now(Holder::Caller { run_id: None });
+    let on = |key: &str, record: &str| {
+        let mut call = claim_call(key, asks());
+        call.request.record = Some(RecordName::try_from(record).unwrap());
+        call
+    };
+    let parent = cx.claim(&on("parent", "crm:9")).unwrap().unwrap();
+    let under = Some((parent.id, parent.view.unwrap().claim.fence()));
+    for key in ["child", "sibling"] {
+        cx.claim(&ClaimCall { parent: under, ..on(key, "crm:9") }).unwrap().unwrap();
+    }
+    cx.nudge(parent.id).unwrap();
+    let reset = Act::FromStart {
+        run_now: true,
+        confirm_holder: None,
+        verified: true,
+        confirm_sent: vec![],
+        new_keys: true,
+    };
+    cx.act(&ActCall { id: parent.id, act: reset, reason: "r".into(), actor: "mia".into() }).unwrap();
+}
+
 fn admit(cx: &Context<'_>) {
     let automation = AutomationName::try_from("welcome").unwrap();
     let source = "typeform".to_owned();
@@ -179,6 +211,7 @@ fn admit(cx: &Context<'_>) {
         fingerprint: Fingerprint::of(&serde_json::Value::Null, &[]),
         json: "{}".into(),
         record: None,
+        other_environment: None,
         dated: None,
     };
     let unverified = UnverifiedCall {
@@ -212,8 +245,9 @@ fn admit(cx: &Context<'_>) {
     };
     cx.admit(&call).unwrap();
     // All of it again, counted on the rows that are there; the same event with another payload, twice.
+    let elsewhere = AdmitEvent { other_environment: Some("test".into()), ..other.clone() };
     let again = AdmitCall {
-        events: [call.events.clone(), vec![other.clone(), other]].concat(),
+        events: [vec![elsewhere], call.events.clone(), vec![other.clone(), other]].concat(),
         releases: None,
         ..call
     };
@@ -285,6 +319,8 @@ fn read_all(db: &Connection) {
     upkeep::next_due(db).unwrap();
     vitals::read(db, Path::new("."), NOW, BOOT).unwrap();
     intake::rejected(db, WS, None, None, 10).unwrap();
+    intake::parked(db, WS, None, None, 10).unwrap();
+    nudges::due(db, NOW, 10).unwrap();
     intake::delivery(db, WS, 1).unwrap();
 }
 

@@ -87,8 +87,16 @@ pub(super) fn counts(
             "SELECT count(*) FROM deliveries WHERE verdict IN ('rejected', 'unverified') \
              AND workspace_id = ?1{of_deliveries}"
         ))?
+        .query_row(params_from_iter(of_workspace.clone().chain(names.clone().map(Value::from))), |r| {
+            r.get(0)
+        })?;
+    let parked: i64 = db
+        .prepare_cached(&format!(
+            "SELECT count(*) FROM deliveries WHERE parked IS NOT NULL AND verdict = 'rejected' \
+             AND workspace_id = ?1{of_deliveries}"
+        ))?
         .query_row(params_from_iter(of_workspace.chain(names.map(Value::from))), |r| r.get(0))?;
-    found.push((InboxList::Rejected, rejected));
+    found.extend([(InboxList::Rejected, rejected - parked), (InboxList::Parked, parked)]);
     Ok(InboxList::ALL
         .into_iter()
         .map(|list| {
@@ -122,6 +130,14 @@ fn history_row(r: &Row<'_>) -> rusqlite::Result<HistoryRow> {
         actor: r.get(4)?,
         note: r.get(5)?,
     })
+}
+
+/// The names of a workspace's automations, the oldest first: as many as a new name is compared to.
+pub(super) fn automation_names(db: &Connection, workspace: Workspace) -> Result<Vec<String>, StoreError> {
+    let mut statement =
+        db.prepare_cached("SELECT name FROM automations WHERE workspace_id = ?1 ORDER BY id LIMIT ?2")?;
+    let names = statement.query_map(params![workspace.0, limits::NAMES_COMPARED_MAX as i64], |r| r.get(0))?;
+    Ok(names.collect::<Result<_, _>>()?)
 }
 
 /// The newest rows that one page takes, oldest of them first.

@@ -1,6 +1,8 @@
 //! Between the row of `claims` and the core's [`Claim`]. A row that does not read is an error that names it.
 
-use oncegate_core::claim::{Boot, Claim, ErrorCause, Holder, Lease, Parked, Progress, State};
+use oncegate_core::claim::{
+    AtClaim, Boot, Claim, ErrorCause, Holder, Lease, Nudge, Parent, Parked, Progress, State,
+};
 use oncegate_core::fingerprint::Fingerprint;
 use oncegate_core::key::{
     AutomationName, ClaimId, ClaimRef, IdempotencyKey, RecordName, RunId, StoreSecret, Workspace,
@@ -25,10 +27,11 @@ pub(super) struct Stored {
 
 /// Every column that [`read`] wants, `c` being `claims` and `a` its automation.
 pub(super) const COLUMNS: &str = "c.id, c.claim_id, c.workspace_id, c.automation_id, c.idempotency_key, \
-    c.processing_state, c.version, c.attempt, c.generation, c.resets, c.steps_since, c.fingerprint, c.record, c.record_hash, \
+    c.processing_state, c.version, c.attempt, c.generation, c.resets, c.steps_since, c.key_generation, c.fingerprint, \
+    c.record, c.record_hash, \
     c.retries_used, c.stale_retries_used, c.resumes_used, c.step_succeeded, c.step_unknown, c.flow, c.dismissed, \
     c.opened_at, c.due_at, c.holder, c.boot, c.run_id, c.run_url, c.processing_started_at, c.lease_renewed, \
-    c.lease_ttl, c.same_runs, c.heard_from, c.done_at, c.retain_until, c.result, c.error_at, c.error_cause, \
+    c.lease_ttl, c.parent, c.parent_ends, c.nudge_at, c.nudges, c.same_runs, c.heard_from, c.done_at, c.retain_until, c.result, c.error_at, c.error_cause, \
     c.note, c.parked, c.mismatch_at, c.late_at, c.stops, c.first_stop_at, c.last_stop_at, c.created_at, \
     c.tag, c.updated_at, c.payload_removed_at, a.name";
 
@@ -67,19 +70,25 @@ pub(super) fn read(r: &Row<'_>) -> Result<Stored, StoreError> {
                     Holder::Runner { boot: Boot(u64::try_from(r.get::<_, i64>("boot")?).unwrap_or_default()) }
                 }
             };
-            let ttl = Duration::from_millis(u64::try_from(r.get::<_, i64>("lease_ttl")?).unwrap_or_default());
+            let parent = parent(r, record.is_some() && record_hash.is_none())?;
             State::Processing(Lease {
                 holder,
                 started_at: need("processing_started_at")?,
                 renewed: LeaseInstant(r.get("lease_renewed")?),
-                ttl: Ttl::overridden(ttl).map_err(|_| bad("lease_ttl", &label))?,
+                ttl: ttl(r.get("lease_ttl")?, &label)?,
                 same_runs: r.get("same_runs")?,
                 heard_from: r.get("heard_from")?,
                 deferred_until: due,
-                holds_record: record.is_none() || record_hash.is_some(),
+                // A claim that lost its record has no parent any more.
+                holds_record: record.is_none() || record_hash.is_some() || parent.is_some(),
+                parent,
             })
         }
-        "done" => State::Done { at: need("done_at")?, retain_until: need("retain_until")? },
+        "done" => State::Done {
+            at: need("done_at")?,
+            retain_until: need("retain_until")?,
+            at_claim: at_claim(r, &label)?,
+        },
         "error" => State::Error {
             at: need("error_at")?,
             due,
@@ -105,10 +114,15 @@ pub(super) fn read(r: &Row<'_>) -> Result<Stored, StoreError> {
         resumes_used: r.get("resumes_used")?,
         resets: r.get("resets")?,
         steps_since: r.get("steps_since")?,
+        key_generation: r.get("key_generation")?,
         progress: Progress { succeeded: r.get("step_succeeded")?, unknown: r.get("step_unknown")? },
         flow: r.get("flow")?,
         open_since: need("opened_at")?,
         parked: text(r, "parked", parked, &label)?,
+        nudge: match opt_ts("nudge_at")? {
+            Some(due) => Some(Nudge { due, unanswered: r.get("nudges")? }),
+            None => None,
+        },
         mismatch_at: opt_ts("mismatch_at")?,
         late_at: opt_ts("late_at")?,
         dismissed: r.get("dismissed")?,
@@ -134,6 +148,27 @@ pub(super) fn read(r: &Row<'_>) -> Result<Stored, StoreError> {
         payload_removed_at: opt_ts("payload_removed_at")?.filter(|at| at.as_millis() != 0),
     };
     Ok(Stored { row: view.row, version: r.get("version")?, automation_id: r.get("automation_id")?, view })
+}
+
+fn ttl(ms: i64, label: &str) -> Result<Ttl, StoreError> {
+    let ttl = Duration::from_millis(u64::try_from(ms).unwrap_or_default());
+    Ttl::overridden(ttl).map_err(|_| bad("lease_ttl", label))
+}
+
+/// One that has a record, and does not keep others off it itself, shares its parent's.
+fn parent(r: &Row<'_>, shares_record: bool) -> Result<Option<Parent>, StoreError> {
+    let (Some(id), Some(ends)) = (r.get::<_, Option<[u8; 16]>>("parent")?, r.get("parent_ends")?) else {
+        return Ok(None);
+    };
+    Ok(Some(Parent { id: ClaimId(id), ends: LeaseInstant(ends), shares_record }))
+}
+
+/// A claim that was done at once keeps what tells its own run from another.
+fn at_claim(r: &Row<'_>, label: &str) -> Result<Option<AtClaim>, StoreError> {
+    let Some(claimed) = r.get("lease_renewed")? else { return Ok(None) };
+    let Some(run_id) = text(r, "run_id", |t| RunId::try_from(t).ok(), label)? else { return Ok(None) };
+    let (ttl, same_runs) = (ttl(r.get("lease_ttl")?, label)?, r.get("same_runs")?);
+    Ok(Some(AtClaim { run_id, claimed: LeaseInstant(claimed), ttl, same_runs }))
 }
 
 fn text<T>(
@@ -189,13 +224,13 @@ pub(super) fn insert(
     let (workspace, automation, key) = place;
     let mut statement = db.prepare_cached(
         "INSERT INTO claims (claim_id, workspace_id, automation_id, idempotency_key, processing_state, version, \
-         attempt, generation, resets, steps_since, fingerprint, record, record_hash, retries_used, stale_retries_used, \
+         attempt, generation, resets, steps_since, key_generation, fingerprint, record, record_hash, retries_used, stale_retries_used, \
          resumes_used, step_succeeded, step_unknown, flow, dismissed, opened_at, due_at, holder, boot, run_id, \
-         run_url, processing_started_at, lease_renewed, lease_ttl, lease_expires, same_runs, heard_from, done_at, \
+         run_url, processing_started_at, lease_renewed, lease_ttl, lease_expires, parent, parent_ends, nudge_at, nudges, same_runs, heard_from, done_at, \
          retain_until, result, error_at, error_cause, note, parked, mismatch_at, late_at, created_at, updated_at) \
-         VALUES (:claim_id, :workspace, :automation, :key, :state, 1, :attempt, :generation, :resets, :steps_since, :fingerprint, \
+         VALUES (:claim_id, :workspace, :automation, :key, :state, 1, :attempt, :generation, :resets, :steps_since, :key_generation, :fingerprint, \
          :record, :record_hash, :retries, :stale_retries, :resumes, :succeeded, :unknown, :flow, :dismissed, \
-         :opened, :due, :holder, :boot, :run_id, :run_url, :started, :renewed, :ttl, :expires, :same_runs, \
+         :opened, :due, :holder, :boot, :run_id, :run_url, :started, :renewed, :ttl, :expires, :parent, :parent_ends, :nudge_at, :nudges, :same_runs, \
          :heard, :done_at, :retain, :result, :error_at, :cause, :note, :parked, :mismatch, :late, :now, :now)",
     )?;
     let automation_params: &[(&str, &dyn rusqlite::ToSql)] = named_params! {
@@ -220,13 +255,15 @@ pub(super) fn update(
 ) -> Result<(), StoreError> {
     let mut statement = db.prepare_cached(
         "UPDATE claims SET processing_state = :state, version = version + 1, attempt = :attempt, \
-         generation = :generation, resets = :resets, steps_since = :steps_since, fingerprint = :fingerprint, record = :record, \
+         generation = :generation, resets = :resets, steps_since = :steps_since, key_generation = :key_generation, \
+         fingerprint = :fingerprint, record = :record, \
          record_hash = :record_hash, retries_used = :retries, stale_retries_used = :stale_retries, \
          resumes_used = :resumes, step_succeeded = :succeeded, step_unknown = :unknown, flow = :flow, \
          dismissed = :dismissed, opened_at = :opened, due_at = :due, holder = :holder, boot = :boot, \
-         run_id = CASE WHEN :state = 'processing' THEN :run_id ELSE run_id END, \
+         run_id = CASE WHEN :state = 'processing' OR :run_id IS NOT NULL THEN :run_id ELSE run_id END, \
          run_url = COALESCE(:run_url, run_url), \
          processing_started_at = :started, lease_renewed = :renewed, lease_ttl = :ttl, lease_expires = :expires, \
+         parent = :parent, parent_ends = :parent_ends, nudge_at = :nudge_at, nudges = :nudges, \
          same_runs = :same_runs, heard_from = :heard, done_at = :done_at, retain_until = :retain, \
          result = CASE WHEN :state <> 'done' THEN NULL \
          WHEN processing_state = 'done' AND attempt = :attempt THEN result ELSE :result END, \
@@ -267,10 +304,13 @@ fn bind_claim(
         State::Processing(lease) => Some(lease),
         State::None { .. } | State::Done { .. } | State::Error { .. } => None,
     };
-    let (done_at, retain_until) = match &claim.state {
-        State::Done { at, retain_until } => (Some(at.as_millis()), Some(retain_until.as_millis())),
-        State::None { .. } | State::Processing(_) | State::Error { .. } => (None, None),
+    let (done_at, retain_until, at_claim) = match &claim.state {
+        State::Done { at, retain_until, at_claim } => {
+            (Some(at.as_millis()), Some(retain_until.as_millis()), at_claim.as_ref())
+        }
+        State::None { .. } | State::Processing(_) | State::Error { .. } => (None, None, None),
     };
+    let parent = lease.and_then(|l| l.parent.as_ref());
     let (error_at, cause, note) = match &claim.state {
         State::Error { at, cause, note, .. } => {
             (Some(at.as_millis()), Some(cause.as_str()), Some(note.as_str()))
@@ -285,10 +325,10 @@ fn bind_claim(
     let (holder, boot, run_id) = match lease.map(|l| &l.holder) {
         Some(Holder::Caller { run_id }) => (Some("caller"), None, run_id.as_ref().map(RunId::as_str)),
         Some(Holder::Runner { boot }) => (Some("runner"), i64::try_from(boot.0).ok(), None),
-        None => (None, None, None),
+        None => (None, None, at_claim.map(|a| a.run_id.as_str())),
     };
     let record_hash = match (&claim.record, lease) {
-        (Some(record), Some(lease)) if lease.holds_record => Some(secret.record_hash(workspace, record)),
+        (Some(record), Some(lease)) if lease.keeps_record() => Some(secret.record_hash(workspace, record)),
         _ => None,
     };
     let fingerprint = claim.fingerprint.map(Fingerprint::to_bytes);
@@ -299,6 +339,7 @@ fn bind_claim(
         ":generation": claim.generation,
         ":resets": claim.resets,
         ":steps_since": claim.steps_since,
+        ":key_generation": claim.key_generation,
         ":fingerprint": fingerprint.as_ref().map(|f| &f[..]),
         ":record": claim.record.as_ref().map(RecordName::as_str),
         ":record_hash": record_hash.as_ref().map(|h| &h[..]),
@@ -316,10 +357,14 @@ fn bind_claim(
         ":run_id": run_id,
         ":run_url": extra.run_url,
         ":started": lease.map(|l| l.started_at.as_millis()),
-        ":renewed": lease.map(|l| l.renewed.0),
-        ":ttl": lease.map(|l| millis(l.ttl.get())),
+        ":renewed": lease.map(|l| l.renewed.0).or(at_claim.map(|a| a.claimed.0)),
+        ":ttl": lease.map(|l| l.ttl).or(at_claim.map(|a| a.ttl)).map(|ttl| millis(ttl.get())),
         ":expires": lease.map(|l| l.expires().0),
-        ":same_runs": lease.map_or(0, |l| l.same_runs),
+        ":parent": parent.map(|p| &p.id.0[..]),
+        ":parent_ends": parent.map(|p| p.ends.0),
+        ":nudge_at": claim.nudge.map(|n| n.due.as_millis()),
+        ":nudges": claim.nudge.map_or(0, |n| n.unanswered),
+        ":same_runs": lease.map(|l| l.same_runs).or(at_claim.map(|a| a.same_runs)).unwrap_or(0),
         ":heard": lease.is_some_and(|l| l.heard_from),
         ":done_at": done_at,
         ":retain": retain_until,

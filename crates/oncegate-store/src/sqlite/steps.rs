@@ -66,7 +66,7 @@ impl Context<'_> {
             self.late(stored.row, line, "runner")?;
         }
         if let Some(claim) = &writes.claim {
-            row::update(self.db, self.secret, &stored, claim, &Extra::default(), self.now)?;
+            self.update(&stored, claim, &Extra::default(), None, "runner")?;
         }
         Ok(holds)
     }
@@ -96,6 +96,16 @@ fn has_unknown(db: &Connection, claim_row: i64) -> Result<bool, StoreError> {
              (SELECT 1 FROM step_calls s WHERE s.claim_row = ?1 AND s.step = c.step AND s.outcome = 'succeeded'))",
         )?
         .query_row([claim_row], |r| r.get(0))?)
+}
+
+/// The steps that were sent, or may have been, since the reset from which steps count; in the order of the first send.
+pub(super) fn sent(db: &Connection, claim_row: i64, since: u32) -> Result<Vec<String>, StoreError> {
+    let mut statement = db.prepare_cached(
+        "SELECT step FROM step_calls WHERE claim_row = ?1 AND resets >= ?2 AND outcome <> 'failed' \
+         GROUP BY step ORDER BY min(id)",
+    )?;
+    let steps = statement.query_map(params![claim_row, since], |r| r.get(0))?;
+    Ok(steps.collect::<Result<_, _>>()?)
 }
 
 /// The calls of a claim, oldest first.

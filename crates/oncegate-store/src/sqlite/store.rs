@@ -10,6 +10,8 @@ use oncegate_core::decide::Start;
 use oncegate_core::finish::{Answer, Call};
 use oncegate_core::inbox::InboxList;
 use oncegate_core::key::{AutomationName, ClaimRef, IdempotencyKey, StoreSecret, Workspace};
+use oncegate_core::limits;
+use oncegate_core::notice::{self, NoticeKind};
 use oncegate_core::recovery::Restores;
 use oncegate_core::time::{Now, Timestamp};
 use rusqlite::Connection;
@@ -330,6 +332,16 @@ impl Store for SqliteStore {
         self.readers.read(move |db| intake::rejected(db, workspace, only.as_deref(), before, limit)).await
     }
 
+    async fn parked_deliveries(
+        &self,
+        workspace: Workspace,
+        only: Option<Vec<AutomationName>>,
+        before: Option<i64>,
+        limit: u32,
+    ) -> Result<Page<DeliveryRow>, StoreError> {
+        self.readers.read(move |db| intake::parked(db, workspace, only.as_deref(), before, limit)).await
+    }
+
     async fn deliveries(&self, id: ClaimRef, limit: u32) -> Result<Vec<DeliveryRow>, StoreError> {
         self.readers.read(move |db| intake::deliveries(db, id, limit)).await
     }
@@ -359,13 +371,16 @@ impl Store for SqliteStore {
         let ticked = self.shared.lease.tick(reading);
         let journal = Arc::clone(&self.shared.journal);
         let written = self
-            .writer
-            .write(Manner::TELLING, move |db| {
+            .transact(Manner::TELLING, move |cx| {
                 if !ticked.set_back.is_zero() {
-                    upkeep::shift_due(db, ticked.set_back, reading.wall)?;
+                    upkeep::shift_due(cx.db, ticked.set_back, reading.wall)?;
                     journal.note(Happened::SetBack(ticked.set_back));
                 }
-                schema_meta::set_clocks(db, ticked.lease, reading.wall)
+                if ticked.set_back > limits::CLOCK_SLACK {
+                    let words = notice::clock_set_back(ticked.set_back);
+                    cx.notice(Workspace::DEFAULT, NoticeKind::ClockSetBack, "clock", &words)?;
+                }
+                schema_meta::set_clocks(cx.db, ticked.lease, reading.wall)
             })
             .await;
         if written.is_ok() && !ticked.set_back.is_zero() {

@@ -2,7 +2,6 @@
 //! and audit, in the transaction that the writer opened. What that is stands in [`crate::transition`].
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use oncegate_core::claim::Boot;
 use oncegate_core::decide::Decision;
@@ -10,16 +9,20 @@ use oncegate_core::finish::Answer;
 use oncegate_core::inbox;
 use oncegate_core::key::{AutomationName, ClaimRef, IdempotencyKey, RunId, StoreSecret, Workspace};
 use oncegate_core::limits;
+use oncegate_core::notice as core_notice;
+use oncegate_core::policy::Policy;
 use oncegate_core::recovery::Restores;
 use oncegate_core::time::Now;
 use rusqlite::{Connection, OptionalExtension, params};
 
+use super::family::Above;
 use super::row::{self, Extra, Stored};
 use crate::StoreError;
 use crate::api::{ClaimCall, ClaimView, Claimed, FinishCall, Payload, PolicyBook, Target};
 use crate::observer::{self, Journal};
 use crate::transition::claim::{self, Keep, Loaded, Pruned};
-use crate::transition::{Line, Rules, finish};
+use crate::transition::notice::{self, Made};
+use crate::transition::{Line, Rules, family, finish};
 
 /// What every transition needs besides the connection.
 pub(super) struct Context<'a> {
@@ -36,19 +39,21 @@ pub(super) struct Context<'a> {
 }
 
 /// Where a new claim would go.
-struct Place {
-    workspace: Workspace,
-    automation_id: i64,
-    automation: AutomationName,
-    key: IdempotencyKey,
+pub(super) struct Place {
+    pub(super) workspace: Workspace,
+    pub(super) automation_id: i64,
+    pub(super) automation: AutomationName,
+    pub(super) key: IdempotencyKey,
 }
 
 impl Context<'_> {
     /// Decides a claim. `None`: a claim named by id does not exist.
     pub(super) fn claim(&self, call: &ClaimCall) -> Result<Option<Claimed>, StoreError> {
+        let Ok(above) = self.above(call)? else { return Ok(None) };
+        let mut made = None;
         let (id, place, stored) = match &call.target {
             Target::Key { workspace, automation, key } => {
-                let automation_id = self.automation(*workspace, automation)?;
+                let automation_id = self.automation_of_claim(*workspace, automation, &mut made)?;
                 let id = self.secret.claim_id(*workspace, automation_id, key);
                 let id = ClaimRef { workspace: *workspace, id };
                 let stored = row::load(self.db, id)?;
@@ -64,7 +69,13 @@ impl Context<'_> {
             }
         };
         let policy = self.policies.policy(place.workspace, &place.automation);
-        let (holder, facts) = self.facts(id, &place, stored.as_ref(), call, policy.loop_limit.within)?;
+        let mut inherited = None;
+        if let Some(above) = &above {
+            let call = inherited.insert(call.clone());
+            family::inherit(call, stored.as_ref().map(|s| &s.view.claim), &above.parent.view.claim);
+        }
+        let call = inherited.as_ref().unwrap_or(call);
+        let (holder, facts) = self.facts((id, &place), stored.as_ref(), above.as_ref(), call, &policy)?;
         let loaded = Loaded { record_holder: holder.as_ref().map(|s| &s.view.claim), ..facts };
         let name = || format!("{} of {}", place.key, place.automation);
         let mut writes = claim::claim(&Rules::CORE, &loaded, call, name, &policy, self.now);
@@ -75,13 +86,13 @@ impl Context<'_> {
             writes.steps_were_given_up();
         }
         if let (Some((claim, line)), Some(holder)) = (&writes.record_taken, &holder) {
-            row::update(self.db, self.secret, holder, claim, &Extra::default(), self.now)?;
+            self.update(holder, claim, &Extra::default(), Some(id.id), &call.actor)?;
             self.history(holder.row, line, &call.actor)?;
         }
         let extra = Extra { run_url: call.run_url.as_deref(), ..Extra::default() };
         let row = match (&writes.claim, &stored) {
             (Some(claim), Some(stored)) => {
-                row::update(self.db, self.secret, stored, claim, &extra, self.now)?;
+                self.update(stored, claim, &extra, None, &call.actor)?;
                 Some(stored.row)
             }
             (Some(claim), None) => {
@@ -103,6 +114,11 @@ impl Context<'_> {
             }
         }
         self.write_around(id, &place, &writes)?;
+        let notices = notice::of_claim(&place.automation, made.as_ref(), &loaded, &writes);
+        // One call is noticed once, however often it looks while it waits.
+        for n in notices.iter().filter(|_| !call.again) {
+            self.notice(place.workspace, n.kind, &n.subject, &n.detail)?;
+        }
         let changed = writes.claim.is_some();
         let decision = writes.decision;
         let view = match row {
@@ -116,17 +132,18 @@ impl Context<'_> {
         if let Some(counts) = observer::decided(call, &decision, changed) {
             self.journal.note(counts);
         }
-        Ok(Some(Claimed { decision, view, changed, id, token, now: self.now }))
+        let note = notice::told(&notices);
+        Ok(Some(Claimed { decision, view, changed, id, token, note, now: self.now }))
     }
 
     /// What was found, and the row that holds the record.
-    fn facts<'s>(
+    pub(super) fn facts<'s>(
         &'s self,
-        id: ClaimRef,
-        place: &Place,
+        (id, place): (ClaimRef, &Place),
         stored: Option<&'s Stored>,
+        above: Option<&Above>,
         call: &ClaimCall,
-        loop_window: Duration,
+        policy: &Policy,
     ) -> Result<(Option<Stored>, Loaded<'s>), StoreError> {
         let claim = stored.map(|s| &s.view.claim);
         let wanted = claim::wanted(&call.request, claim);
@@ -143,14 +160,23 @@ impl Context<'_> {
             .db
             .prepare_cached("SELECT paused_at IS NOT NULL, stale_streak FROM automations WHERE id = ?1")?
             .query_row([place.automation_id], |r| Ok((r.get(0)?, r.get(1)?)))?;
+        let mut parent = above.map(|above| above.tie.clone());
         let (holder, first_runs_of_record) = match wanted.record {
             None => (None, 0),
             Some(record) => {
                 let hash = self.secret.record_hash(place.workspace, record);
                 let until = self.now.wall;
-                let window = (until.before(loop_window).as_millis(), until.as_millis());
+                let window = (until.before(policy.loop_limit.within).as_millis(), until.as_millis());
+                let mut holder = self.record_holder(place.workspace, &hash, id)?;
+                // What its parent, or the parent's own, holds is shared; with the one other that shares it, nothing is.
+                if let (Some(above), Some(tie)) = (above, &mut parent)
+                    && holder.as_ref().is_some_and(|holder| above.contains(holder))
+                {
+                    tie.shares_record = true;
+                    holder = self.sharing_sibling(above, record, id.id)?;
+                }
                 (
-                    self.record_holder(place.workspace, &hash, id)?,
+                    holder,
                     self.db
                         .prepare_cached(
                             "SELECT count(*) FROM record_runs WHERE record_hash = ?1 AND automation_id = ?2 \
@@ -177,6 +203,7 @@ impl Context<'_> {
             stale_streak,
             run_id_is_constant,
             clock_is_doubtful: self.clock_is_doubtful,
+            parent,
             boot: self.boot,
             restores: self.restores,
             recovering: self.recovering,
@@ -209,10 +236,20 @@ impl Context<'_> {
         Ok(self
             .db
             .prepare_cached(
-                "SELECT EXISTS (SELECT 1 FROM claims WHERE run_id = ?1 AND claim_id <> ?2 \
-                 AND coalesce(done_at, error_at) < ?3 AND workspace_id = ?4)",
+                "SELECT EXISTS (SELECT 1 FROM (SELECT workspace_id, claim_id, coalesce(done_at, error_at) AS ended \
+                 FROM claims WHERE run_id = ?1 ORDER BY id LIMIT ?5) \
+                 WHERE claim_id <> ?2 AND ended < ?3 AND workspace_id = ?4)",
             )?
-            .query_row(params![run_id.as_str(), &except.id.0[..], before, workspace.0], |r| r.get(0))?)
+            .query_row(
+                params![
+                    run_id.as_str(),
+                    &except.id.0[..],
+                    before,
+                    workspace.0,
+                    limits::RUN_ID_CLAIMS_READ_MAX
+                ],
+                |r| r.get(0),
+            )?)
     }
 
     /// What is remembered beside the claim: of its record, its automation, its key.
@@ -273,7 +310,7 @@ impl Context<'_> {
         let writes = finish::finish(&Rules::CORE, &stored.view.claim, call, &policy, self.now);
         if let Some(claim) = &writes.claim {
             let extra = Extra { result: call.result.as_deref(), ..Extra::default() };
-            row::update(self.db, self.secret, &stored, claim, &extra, self.now)?;
+            self.update(&stored, claim, &extra, None, &call.actor)?;
         }
         if writes.ends_stale_streak {
             self.db
@@ -319,6 +356,27 @@ impl Context<'_> {
             ],
         )?;
         Ok(self.db.last_insert_rowid())
+    }
+
+    /// The number of a claim's automation. A name that is new and that nobody declared is told with the one that may
+    /// have been meant.
+    fn automation_of_claim(
+        &self,
+        workspace: Workspace,
+        name: &AutomationName,
+        made: &mut Option<Made>,
+    ) -> Result<i64, StoreError> {
+        if let Some(id) = super::queries::automation(self.db, workspace, name)? {
+            return Ok(id);
+        }
+        let declared = self.policies.declared(workspace);
+        if !declared.contains(name) {
+            let mut known: Vec<String> = declared.iter().map(ToString::to_string).collect();
+            known.extend(super::queries::automation_names(self.db, workspace)?);
+            let nearest = core_notice::nearest(name.as_str(), known.iter().map(String::as_str));
+            *made = Some(Made { nearest: nearest.map(str::to_owned) });
+        }
+        self.automation(workspace, name)
     }
 
     pub(super) fn view(&self, id: ClaimRef) -> Result<Option<ClaimView>, StoreError> {

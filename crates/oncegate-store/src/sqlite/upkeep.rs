@@ -32,6 +32,10 @@ pub(super) fn shift_due(db: &Connection, back: Duration, now: Timestamp) -> Resu
         "UPDATE claims SET due_at = due_at - ?1 WHERE due_at IS NOT NULL AND updated_at > ?2",
         params![millis(back), now.as_millis()],
     )?;
+    db.execute(
+        "UPDATE claims SET nudge_at = nudge_at - ?1 WHERE nudge_at IS NOT NULL AND updated_at > ?2",
+        params![millis(back), now.as_millis()],
+    )?;
     Ok(())
 }
 
@@ -52,7 +56,7 @@ pub(super) fn reap(db: &Connection, now: Now, limit: u32, journal: &Journal) -> 
 
 /// What goes by its date alone, with the word it is counted under; `?1` is the date before which it goes, `?2` how many
 /// rows may.
-const REAPED: [(&str, &str, Duration); 6] = [
+const REAPED: [(&str, &str, Duration); 7] = [
     (
         "undos",
         "UPDATE bulk_rows SET before = NULL WHERE (bulk_id, claim_row) IN \
@@ -88,6 +92,12 @@ const REAPED: [(&str, &str, Duration); 6] = [
         "UPDATE deliveries SET headers = NULL, body = NULL, body_hash = NULL WHERE id IN \
          (SELECT id FROM deliveries WHERE verdict = 'released' AND body IS NOT NULL AND settled_at < ?1 LIMIT ?2)",
         limits::RELEASED_BODY_KEPT_FOR,
+    ),
+    (
+        "other_environment",
+        "DELETE FROM deliveries WHERE id IN (SELECT id FROM deliveries \
+         WHERE parked IS NOT NULL AND verdict = 'rejected' AND last_at < ?1 LIMIT ?2)",
+        limits::OTHER_ENVIRONMENT_KEPT_FOR,
     ),
 ];
 

@@ -58,12 +58,21 @@ fn inbox(db: &Connection, now: Now) -> Result<Vec<Standing>, StoreError> {
             Ok((InboxList::parse(&r.get::<_, String>(0)?), r.get(1)?, r.get(2)?))
         })?
         .collect::<Result<_, _>>()?;
-    let (rejected, since) = db
-        .prepare_cached(
-            "SELECT count(*), min(received_at) FROM deliveries WHERE verdict IN ('rejected', 'unverified')",
-        )?
-        .query_row([], |r| Ok((r.get(0)?, r.get(1)?)))?;
-    found.push((Some(InboxList::Rejected), rejected, since));
+    for (list, which) in [
+        (InboxList::Rejected, "verdict IN ('rejected', 'unverified') AND parked IS NULL"),
+        (InboxList::Parked, "parked IS NOT NULL AND verdict = 'rejected'"),
+    ] {
+        let (count, since): (i64, Option<i64>) = db
+            .prepare_cached(&format!("SELECT count(*), min(received_at) FROM deliveries WHERE {which}"))?
+            .query_row([], |r| Ok((r.get(0)?, r.get(1)?)))?;
+        match found.iter_mut().find(|(known, _, _)| *known == Some(list)) {
+            Some((_, known, oldest)) => {
+                *known += count;
+                *oldest = oldest.iter().copied().chain(since).min();
+            }
+            None => found.push((Some(list), count, since)),
+        }
+    }
     Ok(InboxList::ALL
         .into_iter()
         .map(|list| {

@@ -33,6 +33,8 @@ pub fn act<'a>(
     let kind = match &call.act {
         Act::Reset { run_now: true, .. } => "reset_and_run",
         Act::Reset { run_now: false, .. } => "reset",
+        Act::FromStart { new_keys: true, .. } => "reset_from_start_with_new_keys",
+        Act::FromStart { new_keys: false, .. } => "reset_from_start",
         Act::MarkError { .. } => "mark_error",
         Act::MarkDone => "mark_done",
         Act::Dismiss => "dismiss",

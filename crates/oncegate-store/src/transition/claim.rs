@@ -2,9 +2,8 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::time::Duration;
 
-use oncegate_core::claim::{Boot, Claim, Holder, State};
+use oncegate_core::claim::{Boot, Claim, Holder, Parent, State};
 use oncegate_core::decide::{
     self, Changes, Decision, Facts, FlagSeen, Hold, RecordHolder, Request, RunReason, Start, StopReason,
     Verdict,
@@ -34,21 +33,18 @@ pub fn wanted<'a>(request: &'a Request, claim: Option<&'a Claim>) -> Wanted<'a> 
     Wanted {
         pruned: claim.is_none_or(|c| matches!(c.state, State::None { .. })),
         record: request.record.as_ref().or(claim.and_then(|c| c.record.as_ref())),
-        // Only asked where it can matter: a live claim repeated under its own run id.
-        run_id: match claim.map(|c| &c.state) {
-            Some(State::Processing(_)) => decide::run_id_of(request),
-            _ => None,
-        },
+        // Asked before it matters: that it is wrong must be told before the first answer gets lost.
+        run_id: decide::run_id_of(request),
     }
 }
 
 /// A run id that was seen on a claim which ended before then names no run (DESIGN §3, `same_run`).
 pub fn run_id_horizon(now: Now) -> Timestamp {
-    now.wall.before(Duration::from_secs(3600))
+    now.wall.before(limits::RUN_ID_LIVES_FOR)
 }
 
 /// What was found.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Loaded<'a> {
     /// The claim's id; its row may not exist yet.
     pub id: ClaimId,
@@ -70,6 +66,8 @@ pub struct Loaded<'a> {
     pub run_id_is_constant: bool,
     /// Whether the wall clock's word is not enough to forget anything.
     pub clock_is_doubtful: bool,
+    /// The attempt of another claim that the call belongs to ([`super::family::tie`]).
+    pub parent: Option<Parent>,
     /// The present start of the gate.
     pub boot: Boot,
     /// The restores that the store went through.
@@ -79,7 +77,8 @@ pub struct Loaded<'a> {
 }
 
 impl Loaded<'_> {
-    fn facts(&self) -> Facts {
+    /// What the core decides on.
+    pub fn facts(&self) -> Facts {
         let holder = self.record_holder.and_then(|claim| match &claim.state {
             State::Processing(lease) => Some(RecordHolder { id: claim.id, lease: lease.clone() }),
             State::None { .. } | State::Done { .. } | State::Error { .. } => None,
@@ -98,6 +97,7 @@ impl Loaded<'_> {
             stale_streak: self.stale_streak,
             run_id_is_constant: self.run_id_is_constant,
             clock_is_doubtful: self.clock_is_doubtful,
+            parent: self.parent.clone(),
             boot: self.boot,
             restores: Arc::clone(self.restores),
         }

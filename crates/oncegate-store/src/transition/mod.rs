@@ -4,7 +4,9 @@
 
 pub mod act;
 pub mod claim;
+pub mod family;
 pub mod finish;
+pub mod notice;
 pub mod step;
 
 use std::borrow::Cow;

@@ -1,6 +1,7 @@
 //! The shape of `oncegate.yaml`, as serde sees it. Unknown members are refused: a misspelt policy must not be
 //! silently the default one.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use oncegate_core::webhook::{FieldPath, HmacScheme};
 use serde::{Deserialize, Deserializer};
 use serde_saphyr::{Location, Spanned};
 
+use super::json::Json;
 use super::steps::StepFile;
 use crate::backups::Plan;
 
@@ -130,6 +132,15 @@ pub(super) struct SourceFile {
     pub(super) key: Option<Spanned<Vec<FieldPath>>>,
     #[serde(default)]
     pub(super) hmac: Option<HmacScheme>,
+    #[serde(default)]
+    pub(super) environment: Option<EnvironmentFile>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct EnvironmentFile {
+    pub(super) field: FieldPath,
+    pub(super) is: Spanned<Json>,
 }
 
 #[derive(Deserialize)]
@@ -159,8 +170,18 @@ pub(super) struct AutomationFile {
     pub(super) was: Vec<Spanned<String>>,
     #[serde(default)]
     pub(super) record: Option<Spanned<String>>,
+    #[serde(default)]
+    pub(super) retrigger: Option<RetriggerFile>,
     #[serde(default, deserialize_with = "steps")]
     pub(super) steps: Vec<StepFile>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RetriggerFile {
+    pub(super) url: Spanned<String>,
+    #[serde(default)]
+    pub(super) headers: BTreeMap<String, Spanned<String>>,
 }
 
 #[derive(Clone, Copy, Deserialize)]
@@ -197,6 +218,7 @@ impl AutomationFile {
         policy.on_stale = self.on_stale;
         policy.finish = self.finish;
         policy.on_mismatch = self.on_mismatch;
+        policy.retrigger = self.retrigger.is_some();
         if let Some(ttl) = &self.ttl {
             let Period(given) = ttl.value;
             let read = if self.ttl_override { Ttl::overridden(given) } else { Ttl::new(given) };

@@ -2,6 +2,7 @@
 //! file, line, column, and how to mend it; nothing starts on a configuration that is half understood.
 
 mod file;
+mod hooks;
 mod json;
 mod secrets;
 mod sentence;
@@ -20,7 +21,7 @@ use oncegate_core::access::WorkspaceName;
 use oncegate_core::key::AutomationName;
 use oncegate_core::limits;
 use oncegate_core::secret::Secret;
-use oncegate_core::webhook::{FieldPath, Provider, ProviderError};
+use oncegate_core::webhook::{EventEnvironment, FieldPath, Provider, ProviderError};
 use oncegate_runner::book::Automation;
 
 use crate::backups::Plan;
@@ -90,6 +91,8 @@ pub struct Source {
     pub automation: AutomationName,
     /// Instead of the provider's own key.
     pub key_fields: Option<Vec<FieldPath>>,
+    /// What its events must say to be run; others are kept and take no key.
+    pub environment: Option<EventEnvironment>,
 }
 
 /// A mistake, where it stands, and how to mend it.
@@ -244,6 +247,7 @@ fn automations(
             policy: Arc::new(policy),
             flow: flow.map(Arc::new),
             record: declared.record.as_ref().map(|record| record.value.clone()),
+            retrigger: hooks::retrigger(declared, secrets, at)?,
         };
         if automations.insert(folded.clone(), automation).is_some() {
             return Err(at(
@@ -349,7 +353,9 @@ fn sources(
             ));
         }
         let key_fields = key_fields.map(|key| key.value.clone());
-        let source = Source { provider, secrets: keys, automation, key_fields };
+        let environment =
+            declared.environment.as_ref().map(|declared| hooks::environment(declared, at)).transpose()?;
+        let source = Source { provider, secrets: keys, automation, key_fields, environment };
         sources.insert(name.value.clone(), source);
     }
     Ok(sources)

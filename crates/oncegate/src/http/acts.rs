@@ -10,7 +10,7 @@ use oncegate_core::limits;
 use oncegate_core::reset::{Act, Refusal};
 use oncegate_store::api::{ActCall, Acted};
 use oncegate_store::people::{Write, Written};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::auth::Caller;
 use super::claims::named as automation_named;
@@ -99,6 +99,7 @@ pub(crate) fn refused(refusal: &Refusal) -> Problem {
             Problem::live_holder(refusal).with("holder", holder.as_str()).with("attempt", *attempt)
         }
         Refusal::Done => Problem::needs_verified(refusal),
+        Refusal::Sent(steps) => Problem::needs_confirm_sent(refusal).with("sent", steps.clone()),
         Refusal::Busy(holder) => Problem::live_holder(refusal).with("holder", holder.as_str()),
         Refusal::PayloadRemoved => Problem::payload_removed(refusal),
         Refusal::Nothing(_) | Refusal::NotAnError(_) => Problem::nothing_to_do(refusal),
@@ -109,8 +110,37 @@ pub(crate) async fn reset(mut doing: Doing) -> Answered {
     let confirm_holder = doing.fields.text("confirm_holder")?;
     let verified = doing.fields.flag("verified")?.unwrap_or(false);
     let run_now = doing.fields.flag("run_now")?.unwrap_or(false);
-    doing.nothing_else("reason, by, confirm_holder, verified, run_now")?;
-    doing.act(Act::Reset { run_now, confirm_holder, verified }, None).await
+    let from_start = doing.fields.flag("from_start")?.unwrap_or(false);
+    let confirm_sent = names(doing.fields.value("confirm_sent"))?;
+    let new_keys = doing.fields.flag("new_keys")?;
+    doing
+        .nothing_else("reason, by, confirm_holder, verified, run_now, from_start, confirm_sent, new_keys")?;
+    for (field, given) in [("confirm_sent", confirm_sent.is_some()), ("new_keys", new_keys.is_some())] {
+        if given && !from_start {
+            return Err(Problem::field(field, "goes with from_start: true"));
+        }
+    }
+    if !from_start {
+        return doing.act(Act::Reset { run_now, confirm_holder, verified }, None).await;
+    }
+    let (confirm_sent, new_keys) = (confirm_sent.unwrap_or_default(), new_keys.unwrap_or(false));
+    doing.act(Act::FromStart { run_now, confirm_holder, verified, confirm_sent, new_keys }, None).await
+}
+
+/// Names of steps: a list, which a form sends as JSON; or one name.
+fn names(sent: Option<Value>) -> Result<Option<Vec<String>>, Problem> {
+    let wrong = || Problem::field("confirm_sent", "must be a list of the steps that were sent");
+    let list = match sent {
+        None => return Ok(None),
+        Some(Value::String(text)) if text.trim_start().starts_with('[') => {
+            serde_json::from_str(&text).map_err(|_| wrong())?
+        }
+        Some(Value::String(name)) => vec![Value::String(name)],
+        Some(Value::Array(list)) => list,
+        Some(_) => return Err(wrong()),
+    };
+    let name = |value: Value| value.as_str().map(str::to_owned).ok_or_else(wrong);
+    list.into_iter().map(name).collect::<Result<_, _>>().map(Some)
 }
 
 pub(crate) async fn mark_error(mut doing: Doing) -> Answered {
@@ -134,9 +164,10 @@ pub(crate) async fn dismiss(mut doing: Doing) -> Answered {
 pub(crate) async fn run_now(mut doing: Doing) -> Answered {
     doing.nothing_else("reason, by")?;
     let view = doing.caller.claim(&doing.state, &doing.subject).await?;
-    if !doing.state.gate.has_flow(&view) {
+    if !doing.state.gate.can_start(&view) {
         return Err(Problem::no_runner(
-            "this automation's work is done by its caller; replay its run there (run_url), or declare steps for it",
+            "this automation's work is done by its caller; replay its run there (run_url), or declare `retrigger` or steps \
+             for it",
         )
         .with("run_url", view.run_url));
     }
@@ -201,6 +232,9 @@ pub(crate) async fn resume(doing: Doing) -> Answered {
     set_paused(doing, false).await
 }
 
+const BY_HAND: &str = "nobody calls back the callers that are stopped while this is paused: their keys will stand in the \
+     parked list as needs_replay, and their runs must be replayed by hand; declare `retrigger` to have them called back";
+
 async fn set_paused(mut doing: Doing, paused: bool) -> Answered {
     doing.nothing_else("reason, by")?;
     let automation = automation_named(&doing.subject, "automation")?;
@@ -215,11 +249,16 @@ async fn set_paused(mut doing: Doing, paused: bool) -> Answered {
         )));
     }
     let (reason, actor) = (doing.reason, doing.actor);
+    let declared = gate.book().automation(workspace, &automation);
+    let by_hand = paused && declared.flow.is_none() && declared.retrigger.is_none();
     let write = Write::SetPaused { workspace, automation: automation.clone(), paused, reason, actor };
     let show = move |written: &Written, _| match written {
-        Written::SetPaused(changed) => {
-            Ok(json!({ "automation": automation, "paused": paused, "changed": changed }))
-        }
+        Written::SetPaused(changed) => Ok(json!({
+            "automation": automation,
+            "paused": paused,
+            "changed": changed,
+            "note": by_hand.then_some(BY_HAND),
+        })),
         _ => Err(once::odd()),
     };
     once::write(&doing.state, doing.named, Secrecy::Open, write, show).await

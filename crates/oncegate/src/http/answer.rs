@@ -30,6 +30,10 @@ pub(crate) fn decision(claimed: &Claimed, key: &str, base_url: &str) -> Value {
         Decision::Queued(reason) => ("queued", reason.as_str(), None, None),
         Decision::Stop { reason, retry_after, note } => ("stop", reason.as_str(), *retry_after, note.clone()),
     };
+    let note = match (note, &claimed.note) {
+        (Some(why), Some(also)) => Some(format!("{why}; {also}")),
+        (why, also) => why.or_else(|| also.clone()),
+    };
     let result = match &claimed.decision {
         Decision::Stop { reason: StopReason::Duplicate, .. } => view.and_then(|v| v.result.as_deref()),
         _ => None,
@@ -80,7 +84,7 @@ pub(crate) fn claim(view: &ClaimView, now: Now) -> Value {
         State::Done { .. } => (None, None, None),
     };
     let (done_at, retain_until) = match &claim.state {
-        State::Done { at, retain_until } => (Some(*at), Some(*retain_until)),
+        State::Done { at, retain_until, .. } => (Some(*at), Some(*retain_until)),
         State::None { .. } | State::Processing(_) | State::Error { .. } => (None, None),
     };
     let stops = view
@@ -104,6 +108,11 @@ pub(crate) fn claim(view: &ClaimView, now: Now) -> Value {
         "retries_used": claim.retries_used,
         "stale_retries_used": claim.stale_retries_used,
         "parked": claim.parked,
+        "retrigger": claim.nudge.map(|nudge| json!({ "due_at": nudge.due, "calls_unanswered": nudge.unanswered })),
+        "parent": match &claim.state {
+            State::Processing(lease) => lease.parent.as_ref().map(|parent| parent.id),
+            State::None { .. } | State::Done { .. } | State::Error { .. } => None,
+        },
         "dismissed": claim.dismissed,
         "mismatch_at": claim.mismatch_at,
         "late_at": claim.late_at,

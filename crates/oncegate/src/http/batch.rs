@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::answer::Json;
 use super::auth::Caller;
-use super::claims::{Asked, asked};
+use super::claims::{Asked, asked, parent_lost};
 use super::input::{Fields, kind};
 use super::problem::Problem;
 use super::{AppState, answer};
@@ -35,7 +35,7 @@ pub(crate) async fn claims(
         return Err(Problem::field("claims", rule));
     }
     let read: Vec<Result<(ClaimCall, String), Problem>> =
-        items.into_iter().map(|item| one(item, &caller)).collect();
+        items.into_iter().map(|item| one(item, &state, &caller)).collect();
     let calls = read.iter().filter_map(|item| item.as_ref().ok().map(|(call, _)| call.clone())).collect();
     let mut claimed = state.gate.claim_batch(calls).await?.into_iter();
     let results: Vec<Value> = read
@@ -46,7 +46,8 @@ pub(crate) async fn claims(
                 Err(problem) => return problem.document(),
             };
             match claimed.next() {
-                Some(Ok(claimed)) => decided(&claimed, &key, &state.base_url),
+                Some(Ok(Some(claimed))) => decided(&claimed, &key, &state.base_url),
+                Some(Ok(None)) => parent_lost().document(),
                 Some(Err(error)) => Problem::from(error).document(),
                 None => Problem::internal("the store answered fewer claims than it was asked").document(),
             }
@@ -58,7 +59,7 @@ pub(crate) async fn claims(
     Ok(response)
 }
 
-fn one(item: Value, caller: &Caller) -> Result<(ClaimCall, String), Problem> {
+fn one(item: Value, state: &AppState, caller: &Caller) -> Result<(ClaimCall, String), Problem> {
     let Value::Object(mut members) = item else {
         return Err(Problem::field("claims", format!("holds {} where a claim belongs", kind(&item))));
     };
@@ -70,7 +71,7 @@ fn one(item: Value, caller: &Caller) -> Result<(ClaimCall, String), Problem> {
             ));
         }
     }
-    let Asked { call, shown_key, .. } = asked(Fields::of(members), caller)?;
+    let Asked { call, shown_key, .. } = asked(Fields::of(members), state, caller)?;
     Ok((call, shown_key))
 }
 

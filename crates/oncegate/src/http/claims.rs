@@ -9,9 +9,10 @@ use http::{HeaderValue, StatusCode, header};
 use oncegate_core::claim::Holder;
 use oncegate_core::decide::{self, Decision, Start, StopReason};
 use oncegate_core::fingerprint::Fingerprint;
-use oncegate_core::key::{AutomationName, IdempotencyKey, NameError, RecordName, RunId};
+use oncegate_core::key::{AutomationName, ClaimRef, IdempotencyKey, NameError, RecordName, RunId};
 use oncegate_core::limits;
 use oncegate_core::policy::{Ttl, parse_duration};
+use oncegate_core::token::Fence;
 use oncegate_store::api::{ClaimCall, Payload, Target};
 use serde_json::{Map, Value};
 
@@ -21,18 +22,17 @@ use super::input::{Fields, kind};
 use super::problem::Problem;
 use super::{AppState, answer};
 
-const TAKES: &str =
-    "automation, idempotency_key or key_fields, record, run_id, run_url, payload, ttl, wait, stop_status";
+const TAKES: &str = "automation, idempotency_key or key_fields, record, parent, run_id, run_url, payload, ttl, wait, stop_status";
 
 pub(crate) async fn claim(
     State(state): State<Arc<AppState>>,
     caller: Caller,
     request: Request,
 ) -> Result<Response, Problem> {
-    let Asked { call, shown_key, wait, stop_status } = asked(Fields::read(request).await?, &caller)?;
+    let Asked { call, shown_key, wait, stop_status } = asked(Fields::read(request).await?, &state, &caller)?;
     let claimed = state.gate.claim(call, wait).await?;
     let Some(claimed) = claimed else {
-        return Err(Problem::internal("a claim by key was not found"));
+        return Err(parent_lost());
     };
     let status = match &claimed.decision {
         Decision::Run(_) | Decision::Queued(_) => StatusCode::OK,
@@ -61,13 +61,17 @@ pub(crate) struct Asked {
 }
 
 /// Reads a claim call; a batch reads each of its items so.
-pub(crate) fn asked(mut fields: Fields, caller: &Caller) -> Result<Asked, Problem> {
+pub(crate) fn asked(mut fields: Fields, state: &AppState, caller: &Caller) -> Result<Asked, Problem> {
     let automation = named(&fields.required("automation")?, "automation")?;
     caller.may_touch(&automation)?;
     let key = key(&mut fields)?;
     let record = fields.text("record")?.map(|t| name::<RecordName>(&t, "record")).transpose()?;
     let run_id = fields.text("run_id")?.map(|t| name::<RunId>(&t, "run_id")).transpose()?;
     let run_url = run_url(fields.text("run_url")?)?;
+    let parent = match fields.text("parent")? {
+        None => None,
+        Some(token) => Some(parent(state, caller, &token)?),
+    };
     let payload = fields.value("payload");
     let ttl = fields.text("ttl")?.map(|t| ttl(&t)).transpose()?;
     let wait = fields.text("wait")?.map_or(Ok(Duration::ZERO), |t| wait(&t))?;
@@ -90,6 +94,7 @@ pub(crate) fn asked(mut fields: Fields, caller: &Caller) -> Result<Asked, Proble
             dated: None,
         },
         run_url,
+        parent,
         payload: payload.map(|p| {
             let json = p.to_string();
             Payload { body: json.clone().into_bytes(), json }
@@ -98,6 +103,25 @@ pub(crate) fn asked(mut fields: Fields, caller: &Caller) -> Result<Asked, Proble
         again: false,
     };
     Ok(Asked { call, shown_key, wait, stop_status })
+}
+
+const PARENT_LOST: &str = "is the token of an attempt that no longer holds its claim, or whose lease has ended; send a \
+     heartbeat of it first, or claim without it";
+
+/// A claim that is named by its key is always found; what may be gone is the parent.
+pub(crate) fn parent_lost() -> Problem {
+    Problem::field("parent", PARENT_LOST)
+}
+
+/// The attempt that the caller works for, proved by its token.
+fn parent(state: &AppState, caller: &Caller, token: &str) -> Result<(ClaimRef, Fence), Problem> {
+    let known = state.gate.store().secret().read_token(token.trim());
+    known.filter(|(claim, _)| claim.workspace == caller.workspace).ok_or_else(|| {
+        Problem::field(
+            "parent",
+            "is not the token of a claim; send the `token` that the parent's claim was answered with",
+        )
+    })
 }
 
 /// An automation's name from a field or a path.
@@ -200,8 +224,15 @@ fn undamaged(text: &str, field: &str) -> Result<(), Problem> {
 
 fn run_url(text: Option<String>) -> Result<Option<String>, Problem> {
     let Some(url) = text else { return Ok(None) };
-    let web = url.starts_with("https://") || url.starts_with("http://");
-    if !web
+    let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"));
+    let authority = rest.and_then(|rest| rest.split(['/', '\\', '?', '#']).next()).unwrap_or_default();
+    if authority.contains('@') {
+        return Err(Problem::field(
+            "run_url",
+            "must not carry a user name or password: people see it in lists",
+        ));
+    }
+    if authority.is_empty()
         || url.len() > limits::RUN_URL_BYTES_MAX
         || url.chars().any(|c| c.is_control() || c.is_whitespace())
     {

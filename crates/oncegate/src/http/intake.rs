@@ -181,6 +181,7 @@ fn acknowledged(admitted: &[Admitted]) -> Value {
         Admitted::Accepted { .. } => "accepted",
         Admitted::Stopped { reason: StopReason::PayloadMismatch, .. } => "stored, not run: payload mismatch",
         Admitted::Stopped { .. } => "already accepted",
+        Admitted::OtherEnvironment { .. } => "stored, not run: other environment",
         Admitted::Rejected { .. } => "stored, not run: no identity",
     };
     let first = admitted.first().map_or("nothing in it", status);
@@ -201,13 +202,9 @@ fn admit_call(
         .into_iter()
         .map(|event| {
             let (identity, record) = identified(event.identity, &event.payload, template.as_deref());
-            AdmitEvent {
-                identity,
-                fingerprint: event.fingerprint,
-                json: event.payload.to_string(),
-                record,
-                dated: event.dated,
-            }
+            let other_environment = elsewhere(source, headers, &event.payload);
+            let (fingerprint, json, dated) = (event.fingerprint, event.payload.to_string(), event.dated);
+            AdmitEvent { identity, fingerprint, json, record, other_environment, dated }
         })
         .collect();
     AdmitCall {
@@ -220,6 +217,11 @@ fn admit_call(
         releases: None,
         actor: format!("source:{name}"),
     }
+}
+
+/// Why an event is of another environment than its source.
+fn elsewhere(source: &Source, headers: &Headers, payload: &Value) -> Option<String> {
+    source.environment.as_ref().and_then(|ours| ours.differs(headers, payload))
 }
 
 /// The key and the record of an event, or why it cannot run.
@@ -287,7 +289,7 @@ pub(crate) async fn release(mut doing: Doing) -> Result<Response, Problem> {
     };
     let row = row.filter(|row| doing.caller.sees(&row.automation));
     let row = row.ok_or_else(|| Problem::not_found("there is no such delivery"))?;
-    if !matches!(row.verdict.as_str(), "rejected" | "unverified") {
+    if !matches!(row.verdict.as_str(), "rejected" | "unverified" | "other_environment") {
         return Err(Problem::nothing_to_do(format!("this delivery is {} already", row.verdict)));
     }
     let source = state.doors.source(doing.caller.workspace, &row.source).ok_or_else(|| {
@@ -329,6 +331,9 @@ fn released(state: &AppState, row: &DeliveryRow, source: &Source) -> Result<Admi
     };
     if let Some(why) = events.iter().find_map(|e| e.identity.as_ref().err()) {
         return Err(Problem::invalid_field(format!("it still has no identity: {why}")));
+    }
+    if let Some(why) = events.iter().find_map(|e| elsewhere(source, &headers, &e.payload)) {
+        return Err(Problem::invalid_field(format!("it still is of another environment: {why}")));
     }
     Ok(admit_call(state, &row.source, source, &headers, body, events))
 }

@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use axum::extract::{Path, State};
 use http::Uri;
+use oncegate_core::claim::ProcessingState;
 use oncegate_core::key::IdempotencyKey;
 use oncegate_core::limits;
+use oncegate_core::notice;
 use oncegate_store::api::{ClaimView, DeliveryRow, Filter, Page};
 use oncegate_store::search::{Age, By};
 use serde_json::{Map, Value, json};
@@ -119,6 +121,10 @@ pub(crate) async fn claim(
     let (id, store) = (view.at(), state.gate.store());
     let flow = state.gate.book().automation(id.workspace, &view.automation).flow;
     let mut shown = answer::claim(&view, store.now());
+    let open = view.claim.processing_state() != ProcessingState::Done;
+    if view.claim.flow && flow.is_none() && open && shown["note"].is_null() {
+        shown["note"] = notice::no_runner(view.automation.as_str()).into();
+    }
     shown["result"] = view.result.as_deref().and_then(|r| serde_json::from_str(r).ok()).unwrap_or_default();
     shown["history"] = json!(store.history(id).await?);
     // A mismatch is judged by what came: `/v1/rejected/{id}` of a delivery shows its body.
@@ -174,9 +180,18 @@ pub(crate) async fn rejected(State(state): State<Arc<AppState>>, caller: Caller,
     let mut fields = Fields::query(&uri)?;
     let cursors = plain("rejected", &caller);
     let (before, limit) = paging(&mut fields, &cursors)?;
-    fields.finish("cursor, limit")?;
-    let found = state.gate.store().rejected(caller.workspace, caller.only(), before, limit).await?;
-    Ok(page("rejected", found, &cursors, delivery))
+    let parked = match fields.text("list")?.as_deref() {
+        None | Some("rejected") => false,
+        Some("parked") => true,
+        Some(_) => return Err(Problem::field("list", "must be rejected or parked")),
+    };
+    fields.finish("list, cursor, limit")?;
+    let (workspace, only, store) = (caller.workspace, caller.only(), state.gate.store());
+    let rows = match parked {
+        false => store.rejected(workspace, only, before, limit).await?,
+        true => store.parked_deliveries(workspace, only, before, limit).await?,
+    };
+    Ok(page("rejected", rows, &cursors, delivery))
 }
 
 pub(crate) async fn rejected_one(

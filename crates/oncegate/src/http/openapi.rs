@@ -9,12 +9,13 @@ use super::answer::Json;
 use super::problem::Problem;
 
 /// One file per subject; the first has what all of them share.
-const PARTS: [(&str, &str); 9] = [
+const PARTS: [(&str, &str); 10] = [
     ("info.yaml", include_str!("../../openapi/info.yaml")),
     ("claims.yaml", include_str!("../../openapi/claims.yaml")),
     ("lists.yaml", include_str!("../../openapi/lists.yaml")),
     ("many.yaml", include_str!("../../openapi/many.yaml")),
     ("acts.yaml", include_str!("../../openapi/acts.yaml")),
+    ("notices.yaml", include_str!("../../openapi/notices.yaml")),
     ("intake.yaml", include_str!("../../openapi/intake.yaml")),
     ("access.yaml", include_str!("../../openapi/access.yaml")),
     ("upkeep.yaml", include_str!("../../openapi/upkeep.yaml")),

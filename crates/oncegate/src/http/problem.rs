@@ -55,6 +55,7 @@ codes! {
     lost_claim = CONFLICT, "The claim is held by somebody else by now";
     live_holder = CONFLICT, "Somebody is working on this claim";
     needs_verified = CONFLICT, "The effect is done";
+    needs_confirm_sent = CONFLICT, "Steps were sent already";
     nothing_to_do = CONFLICT, "The claim is so already";
     already_running = CONFLICT, "It is running or waiting to run already";
     payload_removed = CONFLICT, "The payload was removed";

@@ -9,7 +9,7 @@ use oncegate_core::access::Right;
 
 use super::{
     AppState, acts, api_tokens, audit, automations, batch, bulk, claims, export, finish, forgetting, health,
-    intake, lists, openapi, upkeep, workspaces,
+    intake, lists, notices, openapi, upkeep, workspaces,
 };
 
 /// What a call must bring.
@@ -111,6 +111,8 @@ pub(crate) fn routes(metrics_public: bool) -> Vec<Route> {
         once("/v1/bulk", ACT, bulk::begin),
         once("/v1/bulk/{id}/undo", ACT, bulk::undo),
         once("/v1/rejected/{id}/release", ACT, intake::release),
+        get("/v1/notices", READ, notices::list),
+        post("/v1/notices/{id}/dismiss", ACT, notices::dismiss),
         get("/v1/recovery", READ, upkeep::recovery),
         post("/v1/recovery/end", Needs::ServerAdmin, upkeep::end_recovery),
         get("/v1/backup", Needs::ServerAdmin, upkeep::backups),

@@ -121,7 +121,7 @@ impl Metrics {
         for outcome in ["succeeded", "failed", "unknown"] {
             self.step_calls.get_or_create(&[("outcome", outcome)]).inc_by(0);
         }
-        for verdict in ["accepted", "duplicate", "mismatch", "rejected", "unverified"] {
+        for verdict in ["accepted", "duplicate", "mismatch", "rejected", "other_environment", "unverified"] {
             self.deliveries.get_or_create(&[("verdict", verdict)]).inc_by(0);
         }
         for kind in ["full", "busy", "closed", "inconsistent", "failed"] {

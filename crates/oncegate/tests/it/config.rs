@@ -69,6 +69,21 @@ fn of_an_automation() {
             ("ttl_override: true\nttl: ^48h", "ttl of 2d is outside 1s to 1d"),
             ("^tll: 10m", "`tll` is not known here; did you mean `ttl`?"),
             ("^colour: red", "`colour` is not known here; known are ttl, ttl_override"),
+            ("retrigger: { url: ^'ftp://a.example' }", "is no http or https URL"),
+            ("retrigger: { url: ^'https://a.example/{{ payload.id }}' }", "a template is not filled in here"),
+            ("retrigger: { url: ^env:TYPO }", "`env:TYPO` is no http or https URL"),
+            (
+                "retrigger: { url: 'https://a.example', headers: { X-Token: ^abc } }",
+                "must not stand in this file",
+            ),
+            (
+                "retrigger: { url: 'https://a.example', headers: { 'X Y': ^abc } }",
+                "cannot be the name of a header",
+            ),
+            (
+                "retrigger: { url: ^'https://a.example' }\nsteps: [{ name: a, http: { url: 'https://a.example' } }]",
+                "declares `steps` and `retrigger`",
+            ),
             ("retries: ^[1m, 2m, 3m, 4m]", "4 retries are declared; at most 3 are allowed"),
             ("retries: [1m, ^10]", "`10` has no unit"),
             ("retries: ^3", "this must be a list"),
@@ -316,6 +331,14 @@ fn of_a_source() {
                 "no provider `shopyfi`; known are typeform, tally",
             ),
             ("hook:\nprovider: tally\n^secret: env:HOOK", "`automation` is missing here; add it"),
+            (
+                &after(tally, "secret: env:HOOK\nenvironment: { field: livemode, is: ^[true] }"),
+                "environment.is must be true",
+            ),
+            (
+                &after(tally, "secret: env:HOOK\nenvironment: { field: livemode, is: ^null }"),
+                "environment.is must be true",
+            ),
             (
                 "hook:\nprovider: ^hmac\nautomation: welcome\nsecret: env:HOOK\nkey: [id]",
                 "add e.g. `hmac: { header:",

@@ -9,8 +9,8 @@ use super::*;
 
 fn event(name: &str, payload: &str) -> AdmitEvent {
     let identity = if name.is_empty() { Err("submission_id is missing".to_owned()) } else { Ok(key(name)) };
-    let (record, dated) = (None, None);
-    AdmitEvent { identity, fingerprint: fingerprint(payload), json: format!("\"{payload}\""), record, dated }
+    let (json, fingerprint) = (format!("\"{payload}\""), fingerprint(payload));
+    AdmitEvent { identity, fingerprint, json, record: None, other_environment: None, dated: None }
 }
 
 fn request(events: Vec<AdmitEvent>) -> AdmitCall {

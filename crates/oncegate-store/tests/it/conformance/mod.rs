@@ -24,10 +24,13 @@ use oncegate_store::clock::{Clock, ManualClock};
 mod access;
 mod bulk;
 pub(crate) mod claims;
+mod families;
 mod finishing;
 mod intake;
 mod lists;
 mod model;
+mod notices;
+mod nudges;
 mod people;
 mod privacy;
 mod records;
@@ -79,7 +82,7 @@ pub(crate) const WS: Workspace = Workspace::DEFAULT;
 /// What the store takes for its own runner.
 pub(crate) const RUNNER: &str = "runner";
 
-/// `hold` and `at_claim` mean what they say; every other automation has the defaults.
+/// `hold`, `at_claim` and `hooked` mean what they say; every other automation has the defaults.
 pub(crate) struct Policies;
 
 impl PolicyBook for Policies {
@@ -88,9 +91,14 @@ impl PolicyBook for Policies {
         match automation.as_str() {
             "hold" => policy.on_stale = OnStale::Hold,
             "at_claim" => policy.finish = Finish::AtClaim,
+            "hooked" => policy.retrigger = true,
             _ => {}
         }
         Arc::new(policy)
+    }
+
+    fn declared(&self, _workspace: Workspace) -> Vec<AutomationName> {
+        ["hold", "at_claim", "hooked", "welcome"].map(automation).into()
     }
 }
 
@@ -223,6 +231,7 @@ pub(crate) fn caller(text: &str) -> ClaimCall {
             dated: None,
         },
         run_url: None,
+        parent: None,
         payload: None,
         actor: "token:crm".into(),
         again: false,
@@ -243,6 +252,7 @@ pub(crate) trait Asking {
     fn within(self, workspace: Workspace) -> Self;
     fn on(self, record: &str) -> Self;
     fn under_run(self, run_id: &str) -> Self;
+    fn under(self, parent: &Claimed) -> Self;
     fn with(self, payload: &str) -> Self;
     fn queued(self) -> Self;
 }
@@ -270,6 +280,11 @@ impl Asking for ClaimCall {
     fn under_run(mut self, run_id: &str) -> Self {
         let run_id = Some(RunId::try_from(run_id).unwrap());
         self.request.start = Start::Now(Holder::Caller { run_id });
+        self
+    }
+
+    fn under(mut self, parent: &Claimed) -> Self {
+        self.parent = Some((parent.id, parent.view.as_ref().unwrap().claim.fence()));
         self
     }
 

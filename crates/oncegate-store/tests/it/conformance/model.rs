@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use oncegate_core::claim::{Claim, Holder, Lease, State};
+use oncegate_core::claim::{Claim, State};
 use oncegate_core::decide::{
     self, Changes, Decision, Facts, FlagSeen, Hold, RecordHolder, StopReason, Verdict,
 };
@@ -137,11 +137,10 @@ impl Row {
     }
 
     fn put(&mut self, claim: Claim, result: Option<String>) {
-        if let State::Processing(lease) = &claim.state {
-            self.run_id = match &lease.holder {
-                Holder::Caller { run_id } => run_id.clone(),
-                Holder::Runner { .. } => None,
-            };
+        match &claim.state {
+            State::Processing(lease) => self.run_id = lease.holder.run_id().cloned(),
+            State::Done { at_claim: Some(asked), .. } => self.run_id = Some(asked.run_id.clone()),
+            _ => {}
         }
         let kept = matches!(self.claim.state, State::Done { .. }) && self.claim.attempt == claim.attempt;
         self.result = match claim.state {
@@ -197,7 +196,6 @@ impl Model {
         let open = |claim: &Claim| matches!(claim.state, State::None { .. });
         let asked = decide::run_id_of(request).cloned();
         let constant = asked.is_some()
-            && matches!(&claim, Some(Claim { state: State::Processing(Lease { .. }), .. }))
             && others().any(|r| r.run_id == asked && r.ended().is_some_and(|at| at < now.wall.before(HOUR)));
         Facts {
             id: id.id,
@@ -210,6 +208,7 @@ impl Model {
             stale_streak: self.streak.get(of).copied().unwrap_or_default(),
             run_id_is_constant: constant,
             clock_is_doubtful: false,
+            parent: None,
             boot,
             restores: std::sync::Arc::default(),
         }
@@ -234,7 +233,7 @@ impl Model {
         }
         let changed = claim.is_some();
         let expired = match self.rows.get(&key).map(|r| &r.claim.state) {
-            Some(State::Done { at, retain_until }) if *retain_until <= now.wall => Some(*at),
+            Some(State::Done { at, retain_until, .. }) if *retain_until <= now.wall => Some(*at),
             _ => None,
         };
         if let (Some(done_at), false) = (expired, starts) {
@@ -312,7 +311,7 @@ impl Model {
     fn reap(&mut self, now: Now) {
         for (key, row) in std::mem::take(&mut self.rows) {
             match row.claim.state {
-                State::Done { at, retain_until }
+                State::Done { at, retain_until, .. }
                     if retain_until <= now.wall
                         && row.claim.mismatch_at.is_none()
                         && row.claim.late_at.is_none() =>

@@ -117,6 +117,7 @@ async fn deliveries_go_with_their_claim_or_by_themselves() {
                 json: r#"{"email": "ann@example.com"}"#.into(),
                 record: None,
                 dated: None,
+                other_environment: None,
             }],
             releases: None,
             actor: "source".into(),

@@ -55,6 +55,7 @@ async fn a_rejected_event_is_neither_seen_nor_released_from_another_workspace() 
             fingerprint: fingerprint("a"),
             json: "{}".into(),
             record: None,
+            other_environment: None,
             dated: None,
         }],
         releases: releases.map(|delivery| oncegate_store::api::Release { delivery, reason: "mended".into() }),

@@ -22,7 +22,7 @@ const WHO: [&str; 9] = [
 /// Method, path, what is asked of the subject (of the automation `other`, in the workspace `default`), and one letter
 /// per row of [`WHO`]. Those who are bound are bound to `shared`; `acme` has come to have an `other` of its own.
 #[rustfmt::skip]
-const TABLE: [(&str, &str, &str); 45] = [
+const TABLE: [(&str, &str, &str); 47] = [
     ("GET",  "/metrics",                          "-rrr ---- -"),
     ("POST", "/v1/claims",                        "r-rr ---- r"),
     ("GET",  "/v1/claims",                        "-rrr -rrr r"),
@@ -51,6 +51,8 @@ const TABLE: [(&str, &str, &str); 45] = [
     ("POST", "/v1/automations/{name}/pause",      "--rr ---- r"),
     ("POST", "/v1/automations/{name}/resume",     "--rr ---- r"),
     ("POST", "/v1/rejected/{id}/release",         "--rr --?? ?"),
+    ("GET",  "/v1/notices",                       "-rrr -rrr r"),
+    ("POST", "/v1/notices/{id}/dismiss",          "--?? --?? ?"),
     ("GET",  "/v1/recovery",                      "-rrr -rrr r"),
     ("POST", "/v1/recovery/end",                  "---r ---- -"),
     ("GET",  "/v1/backup",                        "---r ---- -"),

@@ -1,6 +1,7 @@
 //! Real reports, each a test named by its id.
 
 mod claims;
+mod doors;
 mod load;
 mod paths;
 mod people;

@@ -1,0 +1,159 @@
+//! Tools that are called back: whose turn it is, decided by the core, written before the hook is called.
+
+use async_trait::async_trait;
+use oncegate_core::claim::{Claim, Holder};
+use oncegate_core::decide::{Request, RunReason, Start};
+use oncegate_core::key::{AutomationName, ClaimId, ClaimRef, Workspace};
+use oncegate_core::nudge::{self, Verdict};
+use oncegate_core::time::Now;
+use rusqlite::{Connection, OptionalExtension, params};
+
+use super::row::{self, Extra};
+use super::store::SqliteStore;
+use super::transition::{Context, Place};
+use super::writer::Manner;
+use crate::api::{ClaimCall, Due, Target};
+use crate::nudges::{Nudge, Nudged, Nudges};
+use crate::transition::Line;
+use crate::{Store, StoreError};
+
+/// The history's name for who calls hooks.
+const ACTOR: &str = "retrigger";
+
+#[async_trait]
+impl Nudges for SqliteStore {
+    async fn due_nudges(&self, limit: u32) -> Result<Vec<Due>, StoreError> {
+        let now = Store::now(self);
+        self.readers.read(move |db| due(db, now, limit)).await
+    }
+
+    async fn nudge(&self, id: ClaimRef) -> Result<Nudge, StoreError> {
+        self.transact(Manner::ASKING, move |cx| cx.nudge(id)).await
+    }
+
+    async fn nudge_failed(&self, id: ClaimRef, note: String) -> Result<(), StoreError> {
+        self.transact(Manner::TELLING, move |cx| cx.nudge_failed(id, &note)).await
+    }
+}
+
+impl Context<'_> {
+    pub(super) fn nudge(&self, id: ClaimRef) -> Result<Nudge, StoreError> {
+        let Some(stored) = row::load(self.db, id)? else { return Ok(Nudge::Over) };
+        let policy = self.policies.policy(id.workspace, &stored.view.automation);
+        let place = Place {
+            workspace: id.workspace,
+            automation_id: stored.automation_id,
+            automation: stored.view.automation.clone(),
+            key: stored.view.key.clone(),
+        };
+        let call = as_its_caller(id);
+        let (holder, facts) = self.facts((id, &place), Some(&stored), None, &call, &policy)?;
+        let loaded = crate::transition::claim::Loaded {
+            record_holder: holder.as_ref().map(|s| &s.view.claim),
+            ..facts
+        };
+        let write = |claim: &Claim, line: Option<Line<'static>>| -> Result<(), StoreError> {
+            self.update(&stored, claim, &Extra::default(), None, ACTOR)?;
+            line.map_or(Ok(()), |line| self.history(stored.row, &line, ACTOR))
+        };
+        let line = |kind, reason, note| Line { kind, reason, attempt: stored.view.claim.attempt, note };
+        match nudge::nudge(&loaded.facts(), &policy, self.now) {
+            Verdict::Wait => Ok(Nudge::Wait),
+            Verdict::Over(claim) => {
+                if let Some(claim) = claim.filter(|claim| *claim != stored.view.claim) {
+                    write(&claim, None)?;
+                }
+                Ok(Nudge::Over)
+            }
+            Verdict::GiveUp(claim, why) => {
+                write(&claim, Some(line("retrigger_given_up", None, Some(why.into()))))?;
+                Ok(Nudge::Over)
+            }
+            Verdict::Send(claim, reason) => {
+                write(&claim, Some(line("retriggered", Some(reason.as_str()), None)))?;
+                Ok(Nudge::Send(Box::new(self.nudged(
+                    id,
+                    &place,
+                    stored.row,
+                    &claim,
+                    stored.view.run_url,
+                    reason,
+                )?)))
+            }
+        }
+    }
+
+    fn nudged(
+        &self,
+        id: ClaimRef,
+        place: &Place,
+        row: i64,
+        claim: &Claim,
+        run_url: Option<String>,
+        reason: RunReason,
+    ) -> Result<Nudged, StoreError> {
+        let payload = self
+            .db
+            .prepare_cached("SELECT json FROM payloads WHERE claim_row = ?1")?
+            .query_row([row], |r| r.get(0))
+            .optional()?;
+        Ok(Nudged {
+            id,
+            automation: place.automation.clone(),
+            key: place.key.clone(),
+            record: claim.record.clone(),
+            run_url,
+            payload,
+            attempt: claim.attempt,
+            reason,
+            unanswered: claim.nudge.map_or(0, |nudge| nudge.unanswered),
+        })
+    }
+
+    fn nudge_failed(&self, id: ClaimRef, note: &str) -> Result<(), StoreError> {
+        let Some(stored) = row::load(self.db, id)? else { return Ok(()) };
+        let note = Some(note.into());
+        let line = Line { kind: "retrigger_failed", reason: None, attempt: stored.view.claim.attempt, note };
+        self.history(stored.row, &line, ACTOR)
+    }
+}
+
+/// What is looked up for the claim that the tool would make.
+fn as_its_caller(id: ClaimRef) -> ClaimCall {
+    ClaimCall {
+        target: Target::Id(id),
+        request: Request {
+            start: Start::Now(Holder::Caller { run_id: None }),
+            fingerprint: None,
+            record: None,
+            ttl: None,
+            correction: false,
+            dated: None,
+        },
+        run_url: None,
+        parent: None,
+        payload: None,
+        actor: ACTOR.into(),
+        again: false,
+    }
+}
+
+pub(super) fn due(db: &Connection, now: Now, limit: u32) -> Result<Vec<Due>, StoreError> {
+    let mut statement = db.prepare_cached(
+        "SELECT c.workspace_id, c.claim_id, a.name FROM claims c JOIN automations a ON a.id = c.automation_id \
+         WHERE c.nudge_at <= ?1 AND a.paused_at IS NULL ORDER BY c.nudge_at LIMIT ?2",
+    )?;
+    let rows = statement
+        .query_map(params![now.wall.as_millis(), limit], |r| {
+            Ok((r.get::<_, i64>(0)?, r.get::<_, [u8; 16]>(1)?, r.get::<_, String>(2)?))
+        })?
+        .collect::<Result<Vec<_>, _>>()?;
+    rows.into_iter()
+        .map(|(workspace, id, name)| {
+            let automation = AutomationName::try_from(name.as_str())
+                .map_err(|e| StoreError::Inconsistent(e.to_string()))?;
+            let id = ClaimRef { workspace: Workspace(workspace), id: ClaimId(id) };
+            Ok(Due { id, automation })
+        })
+        .collect()
+}
