@@ -22,6 +22,9 @@ fn grouped(n: u64) -> String {
 
 /// A value as the page writes it.
 fn shown(name: &str, expression: &str) -> String {
+    if let Some(list) = expression.strip_prefix('[').and_then(|e| e.strip_suffix(']')) {
+        return list.split(", ").map(|one| shown(name, one)).collect::<Vec<_>>().join(", ");
+    }
     if let Some(seconds) = expression.strip_prefix("Duration::from_secs(").and_then(|e| e.strip_suffix(')')) {
         let seconds = product(seconds);
         let fits = |unit: &u64| seconds.is_multiple_of(*unit) && seconds / unit >= 2;
@@ -47,7 +50,10 @@ fn declared(source: &str) -> BTreeMap<String, String> {
     for (at, line) in lines.iter().enumerate() {
         let Some(rest) = line.strip_prefix("pub const ") else { continue };
         let (name, rest) = rest.split_once(": ").unwrap();
-        let (_, expression) = rest.trim_end_matches(';').split_once(" = ").unwrap();
+        // A long one goes on in the next line.
+        let whole =
+            if rest.ends_with(';') { rest.to_owned() } else { format!("{rest} {}", lines[at + 1].trim()) };
+        let (_, expression) = whole.trim_end_matches(';').split_once(" = ").unwrap();
         assert!(lines[at - 1].starts_with("///"), "{name} has no reason");
         found.insert(name.to_owned(), shown(name, expression));
     }
