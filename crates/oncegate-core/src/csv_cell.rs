@@ -1,8 +1,9 @@
 //! Values in a CSV file that a spreadsheet must not take for a formula, and that can be read back unchanged.
 //!
-//! A spreadsheet computes a cell that begins with `=`, `+`, `-` or `@`, some also with the full-width forms of them, and
-//! also after a tab or a line's end that it drops (OWASP, "CSV Injection"). Such a value gets a leading `'`, with which spreadsheets open it as text. A value
-//! that begins with `'` gets one too, so that reading back takes away exactly what was put there.
+//! A spreadsheet computes a cell that begins with `=`, `+`, `-` or `@`, some also with a full-width form of these, and
+//! also after a tab or a line's end that it drops (OWASP, "CSV Injection"). Such a value gets a leading `'`, with which
+//! spreadsheets open it as text. A value that begins with `'` gets one too, so that reading back takes away exactly
+//! what was put there.
 
 use std::borrow::Cow;
 
