@@ -1,5 +1,6 @@
 //! Real reports, each a test named by its id.
 
+mod answers;
 mod claims;
 mod doors;
 mod load;
