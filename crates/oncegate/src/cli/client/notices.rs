@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::super::ending::Failure;
-use super::super::term::text::{clean, wrap};
+use super::super::term::text::{clean, cut, width, wrap};
 use super::super::term::{self, Screen, Style, age};
 use super::acts::Why;
 use super::gate::{Answer, Connection, print_json};
@@ -62,6 +62,9 @@ async fn dismiss(args: Dismiss) -> Result<u8, Failure> {
     Ok(0)
 }
 
+/// Where sentences begin: after the margin, a number of four columns and a gap.
+const INDENT: usize = 8;
+
 /// A notice is a sentence that tells how to mend something: it is read as a whole, so it is no line of a table.
 fn shown(screen: &Screen, answer: &Answer) -> String {
     let rows = answer.body["notices"].as_array().map(Vec::as_slice).unwrap_or_default();
@@ -78,17 +81,23 @@ fn shown(screen: &Screen, answer: &Answer) -> String {
             (!row["dismissed_at"].is_null()).then(|| format!("dismissed by {}", text("dismissed_by"))),
         );
         let head = format!("{} {}", text("kind").replace('_', " "), about(row));
+        let facts = facts.join(", ");
+        let head = match screen.width {
+            // The sentence below names it in full.
+            Some(room) => cut(head.trim_end(), room.saturating_sub(INDENT + 2 + width(&facts))),
+            None => head.trim_end().to_owned(),
+        };
         page.push_str(&format!(
             "\n  {:>4}  {}  {}\n",
             row["id"].to_string(),
-            screen.paint(Style::Bold, head.trim_end()),
-            screen.paint(Style::Dim, &facts.join(", "))
+            screen.paint(Style::Bold, &head),
+            screen.paint(Style::Dim, &facts)
         ));
         let lines = match screen.width {
-            Some(width) => wrap(&text("detail"), width.saturating_sub(8)),
+            Some(room) => wrap(&text("detail"), room.saturating_sub(INDENT)),
             None => vec![text("detail")],
         };
-        page.extend(lines.iter().map(|line| format!("        {line}\n")));
+        page.extend(lines.iter().map(|line| format!("{}{line}\n", " ".repeat(INDENT))));
     }
     let how = "  Read? oncegate notices dismiss NO --reason '…'";
     page.push_str(&format!("\n{}\n", screen.paint(Style::Dim, how)));

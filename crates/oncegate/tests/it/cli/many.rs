@@ -46,7 +46,7 @@ async fn nobody_to_ask_means_that_nothing_is_done_without_the_count() {
     }
     let counted =
         run(&gate, &["bulk", "reset", "--automation", "mail", "--inbox", "error", "--dry-run"]).ok();
-    assert!(counted.contains("reset 3 claims  automation mail, inbox error"), "{counted}");
+    assert!(counted.contains("reset 3 claims  inbox error, automation mail"), "{counted}");
     let json: Value = serde_json::from_str(
         &run(&gate, &["bulk", "reset", "--automation", "mail", "--dry-run", "--json"]).ok(),
     )
