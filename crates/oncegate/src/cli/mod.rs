@@ -57,7 +57,7 @@ enum Verb {
     #[command(after_help = "Example:\n  oncegate doctor --config oncegate.yaml")]
     Doctor(doctor::Args),
     #[command(flatten)]
-    Client(client::Verb),
+    Client(Box<client::Verb>),
     /// What key a sample would get.
     #[command(after_help = "Example:\n  oncegate key preview --source contact-form sample.json")]
     Key(key::Args),
@@ -91,7 +91,7 @@ pub fn main() -> ExitCode {
 
 async fn run(verb: Verb) -> Result<u8, Failure> {
     match verb {
-        Verb::Client(verb) => return client::run(verb).await,
+        Verb::Client(verb) => return client::run(*verb).await,
         Verb::Key(args) => return key::run(args),
         Verb::Completions(args) => completions::run(&args, Cli::command()),
         Verb::Serve(args) => serve::run(args).await?,
