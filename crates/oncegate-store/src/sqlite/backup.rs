@@ -109,7 +109,9 @@ fn counted(db: &Connection) -> Result<Counted, StoreError> {
 fn open_source(path: &Path) -> Result<Connection, StoreError> {
     let at = |message: String| StoreError::Path { path: path.to_owned(), message };
     if !path.exists() {
-        return Err(at("there is no database here; name the data directory with --data or ONCEGATE_DATA".into()));
+        return Err(at(
+            "there is no database here; name the data directory with --data or ONCEGATE_DATA".into()
+        ));
     }
     let db = connection::read_only(path)?;
     match migrations::not_newer(&db, path)? {

@@ -13,7 +13,7 @@ use rusqlite::Connection;
 
 use super::copy;
 use super::upgrades::{LIVES, previous_release};
-use crate::conformance::{HOUR, MORNING, WS, automation, caller, key, scratch, words};
+use crate::conformance::{Asking, HOUR, MORNING, WS, automation, caller, key, scratch, words};
 use crate::sqlite::options;
 
 fn bytes_of(dir: &Path) -> Vec<u8> {
@@ -163,4 +163,29 @@ async fn a_key_that_came_in_recovery_waits_for_a_person_and_then_for_its_caller(
     assert!(matches!(store.act(call).await.unwrap(), Acted::Written(_)));
     assert_eq!(words(&store.claim(caller("new")).await.unwrap().unwrap().decision), "run first");
     assert_eq!(words(&store.claim(caller("another")).await.unwrap().unwrap().decision), "run first");
+}
+
+/// The lease clock stood still between backup and restore, so "just now" may be yesterday: its run may long be over.
+#[tokio::test]
+async fn what_was_done_at_its_claim_before_the_backup_does_not_run_again() {
+    let (dir, out) = (scratch(), scratch());
+    let backup = out.path().join("b.db");
+    let store = SqliteStore::open(dir.path(), &options()).unwrap();
+    let call = |key: &str| caller(key).of("at_claim").under_run("exec-1:0");
+    assert_eq!(words(&store.claim(call("k")).await.unwrap().unwrap().decision), "run first");
+    copy(dir.path(), &backup);
+    store.close().await;
+    drop(store);
+    restore(&backup, dir.path(), true, true, MORNING.after(HOUR)).unwrap();
+    let store = SqliteStore::open(dir.path(), &options()).unwrap();
+    assert_eq!(
+        words(&store.claim(call("k")).await.unwrap().unwrap().decision),
+        "stop duplicate",
+        "in recovery"
+    );
+    store.end_recovery("looked at".into(), "mia".into()).await.unwrap();
+    assert_eq!(words(&store.claim(call("k")).await.unwrap().unwrap().decision), "stop duplicate");
+    // What is claimed since the restore may lose its answer as ever.
+    assert_eq!(words(&store.claim(call("new")).await.unwrap().unwrap().decision), "run first");
+    assert_eq!(words(&store.claim(call("new")).await.unwrap().unwrap().decision), "run same_run");
 }
