@@ -275,13 +275,13 @@ async fn an_undo_gives_back_every_state_but_a_lease() {
         BulkAct::Dismiss,
         BulkAct::Tag { tag: Some("dup".into()) },
     ] {
-        for bench in benches() {
-            let ids = zoo(&bench, "many").await;
+        for (bench, name) in benches().zip(["many"]).chain(benches().zip(["hooked"])) {
+            let ids = zoo(&bench, name).await;
             let mut before = BTreeMap::new();
             for (name, id) in &ids {
                 before.insert(*name, bench.seen(*id).await);
             }
-            let row = all_of_it(&bench, act.clone(), of("many")).await;
+            let row = all_of_it(&bench, act.clone(), of(name)).await;
             let Undone::Begun(undone) = undo(&bench, row.id).await else { panic!() };
             let undone = finished(&bench, undone.id).await;
             assert_eq!(undone.count("acted"), row.count("acted"), "{act:?}");

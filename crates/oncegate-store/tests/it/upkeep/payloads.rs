@@ -157,6 +157,23 @@ async fn a_tool_is_not_called_back_without_what_it_sent() {
     assert_eq!((view.claim.parked, view.claim.nudge), (Some(Parked::NeedsReplay), None));
 }
 
+#[tokio::test]
+async fn a_payload_that_a_person_still_has_to_compare_stays() {
+    let dir = scratch();
+    let options = Options { policies: Arc::new(Kept), ..options() };
+    let store = SqliteStore::open(dir.path(), &options).unwrap();
+    let claimed = store.claim(call("none", "k", "body")).await.unwrap().unwrap();
+    done(&store, &claimed).await;
+    let other = store.claim(call("none", "k", "another body")).await.unwrap().unwrap();
+    assert_eq!(words(&other.decision), "stop payload_mismatch");
+    store.reap(100).await.unwrap();
+    assert!(store.work(claimed.id).await.unwrap().unwrap().payload.is_some());
+    let act = ActCall { id: claimed.id, act: Act::Dismiss, reason: "same".into(), actor: "mara".into() };
+    store.act(act).await.unwrap();
+    store.reap(100).await.unwrap();
+    assert!(store.work(claimed.id).await.unwrap().unwrap().payload.is_none());
+}
+
 /// `mark_done` in bulk, then the payload goes, then the act is undone: it would be retried with nothing in its hands.
 #[tokio::test]
 async fn an_undo_starts_nothing_whose_payload_is_gone() {
