@@ -231,7 +231,8 @@ fn into_review(claim: &Claim, cause: ErrorCause, note: String, went_stale: bool,
 
 /// Line 3 where the first claim counts as done at once: an effect whose `run` never arrived would be lost for good.
 fn repeats_its_claim(facts: &Facts, request: &Request, asked: &AtClaim, now: Now) -> bool {
-    let again = run_id_of(request).is_some_and(|run_id| *run_id == asked.run_id);
+    let since_restore = facts.claim.as_ref().is_some_and(|c| facts.restores.know_of(c.generation));
+    let again = since_restore && run_id_of(request).is_some_and(|run_id| *run_id == asked.run_id);
     let may_be_lost =
         now.lease < asked.claimed.after(asked.ttl.get()) && asked.same_runs < limits::SAME_RUN_MAX;
     again && !facts.run_id_is_constant && may_be_lost

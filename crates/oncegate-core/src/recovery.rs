@@ -59,6 +59,12 @@ impl Restores {
         self
     }
 
+    /// Whether an attempt of this generation was given since the last restore: only of such a one is it known what was
+    /// asked and answered after it.
+    pub fn know_of(&self, generation: u32) -> bool {
+        generation >= self.generation_floor
+    }
+
     /// Whether an event of this date, of whose key nothing is known, may have been done before a restore.
     pub fn make_doubtful(&self, dated: Timestamp) -> bool {
         self.gaps.iter().any(|gap| gap.may_hide(dated))

@@ -36,6 +36,15 @@ enum Stood {
 }
 
 impl Before {
+    /// Whether a claim that is given this back would be started again without anybody asking for it.
+    pub fn comes_due(&self) -> bool {
+        let due = match &self.stood {
+            Stood::None { due } | Stood::Error { due, .. } => due.is_some(),
+            Stood::Processing { .. } | Stood::Done { .. } => false,
+        };
+        due || self.nudge.is_some()
+    }
+
     /// Of a claim that is about to be acted on.
     pub fn of(claim: &Claim) -> Self {
         Self {
@@ -64,11 +73,15 @@ impl Before {
     }
 }
 
-/// Gives a claim that nobody has touched since the act what it had before.
+/// Gives a claim that nobody has touched since the act what it had before. `None`: the act left the claim as it was, so
+/// whoever holds it goes on holding it.
 ///
 /// Two things do not come back. Numbers never fall, so every token stays void. And an attempt that the act cut off
 /// cannot go on, because its holder was told that it lost the claim: it becomes an error for a person.
-pub fn undo(claim: &Claim, before: &Before, now: Now) -> Claim {
+pub fn undo(claim: &Claim, before: &Before, now: Now) -> Option<Claim> {
+    if Before::of(claim) == *before {
+        return None;
+    }
     let state = match &before.stood {
         Stood::None { due } => State::None { due: *due },
         // Whoever claimed it and has not heard of it has a token that is void by now.
@@ -87,7 +100,7 @@ pub fn undo(claim: &Claim, before: &Before, now: Now) -> Claim {
             )),
         },
     };
-    Claim {
+    Some(Claim {
         state,
         generation: claim.generation + 1,
         parked: before.parked,
@@ -103,5 +116,5 @@ pub fn undo(claim: &Claim, before: &Before, now: Now) -> Claim {
         progress: Progress { succeeded: before.step_succeeded, unknown: before.step_unknown },
         open_since: before.open_since,
         ..claim.clone()
-    }
+    })
 }

@@ -71,30 +71,39 @@ async fn look(
     cooling: &mut HashMap<ClaimRef, Duration>,
     cool_until: Duration,
 ) -> Result<(), StoreError> {
-    let want = limits::NUDGES_AT_WORK_MAX + active.len() + cooling.len();
-    for due in gate.store().due_nudges(u32::try_from(want).unwrap_or(u32::MAX)).await? {
-        if active.len() >= limits::NUDGES_AT_WORK_MAX {
+    // Page by page: those who wait for a record must not keep from their turn those who stand behind them.
+    loop {
+        let want = limits::NUDGES_AT_WORK_MAX + active.len() + cooling.len();
+        let page = gate.store().due_nudges(u32::try_from(want).unwrap_or(u32::MAX)).await?;
+        let is_last = page.len() < want;
+        let mut waiting = 0;
+        for due in page {
+            if active.len() >= limits::NUDGES_AT_WORK_MAX {
+                return Ok(());
+            }
+            if active.contains(&due.id) || cooling.contains_key(&due.id) {
+                continue;
+            }
+            match gate.store().nudge(due.id).await? {
+                Nudge::Over => {}
+                Nudge::Wait => {
+                    waiting += 1;
+                    cooling.insert(due.id, cool_until);
+                }
+                Nudge::Send(nudged) => {
+                    active.insert(due.id);
+                    let (gate, caller) = (Arc::clone(gate), caller.clone());
+                    calls.spawn(async move {
+                        call(&gate, &caller, &nudged).await;
+                        nudged.id
+                    });
+                }
+            }
+        }
+        if is_last || waiting == 0 {
             return Ok(());
         }
-        if active.contains(&due.id) || cooling.contains_key(&due.id) {
-            continue;
-        }
-        match gate.store().nudge(due.id).await? {
-            Nudge::Over => {}
-            Nudge::Wait => {
-                cooling.insert(due.id, cool_until);
-            }
-            Nudge::Send(nudged) => {
-                active.insert(due.id);
-                let (gate, caller) = (Arc::clone(gate), caller.clone());
-                calls.spawn(async move {
-                    call(&gate, &caller, &nudged).await;
-                    nudged.id
-                });
-            }
-        }
     }
-    Ok(())
 }
 
 async fn call(gate: &Gatekeeper, caller: &Caller, nudged: &Nudged) {

@@ -111,6 +111,8 @@ pub enum Undone {
     IsUndo,
     /// What the claims were before is not kept any more.
     TooOld,
+    /// The store was restored from a backup since; what the claims were before may have run meanwhile.
+    Restored,
     /// No such act.
     NotFound,
 }

@@ -1,6 +1,7 @@
 //! What people do to claims and automations, each with its audit row in the same transaction.
 
 use oncegate_core::key::{AutomationName, ClaimRef, Workspace};
+use oncegate_core::policy::Policy;
 use oncegate_core::reset::{self, Act, Refusal};
 use rusqlite::params;
 
@@ -27,7 +28,7 @@ impl Context<'_> {
             Ok(writes) => writes,
             Err(refusal) => return Ok(Acted::Refused(refusal)),
         };
-        if lacks_payload(&call.act, &stored.view) {
+        if lacks_payload(&call.act, &stored.view, &policy) {
             return Ok(Acted::Refused(Refusal::PayloadRemoved));
         }
         self.update(&stored, &writes.claim, &Extra::default(), None, &call.actor)?;
@@ -109,9 +110,8 @@ impl Context<'_> {
     }
 }
 
-/// A caller brings its payload again; our runner has none but the stored one.
-pub(super) fn lacks_payload(act: &Act, view: &ClaimView) -> bool {
-    matches!(act, Act::Reset { .. } | Act::FromStart { .. })
-        && view.claim.flow
-        && view.payload_removed_at.is_some()
+/// A caller brings its payload again; our runner, and a tool that is called back, have none but the stored one.
+pub(super) fn lacks_payload(act: &Act, view: &ClaimView, policy: &Policy) -> bool {
+    let (Act::Reset { run_now, .. } | Act::FromStart { run_now, .. }) = act else { return false };
+    (view.claim.flow || (*run_now && policy.retrigger)) && view.payload_removed_at.is_some()
 }

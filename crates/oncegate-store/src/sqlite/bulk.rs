@@ -94,7 +94,9 @@ impl Context<'_> {
                     match (&single, bulk) {
                         _ if has_no_runner(bulk, claim, &policy) => Some("no_runner"),
                         (Some(act), _) => match judge(act) {
-                            None if lacks_payload(act, &stored.view) => Some(why(&Refusal::PayloadRemoved)),
+                            None if lacks_payload(act, &stored.view, &policy) => {
+                                Some(why(&Refusal::PayloadRemoved))
+                            }
                             refusal => refusal.as_ref().map(why),
                         },
                         (None, BulkAct::Tag { tag }) if stored.view.tag == *tag => Some("nothing_to_do"),
@@ -176,6 +178,10 @@ impl Context<'_> {
         }
         if finished < self.now.wall.before(limits::BULK_UNDO_KEPT_FOR) {
             return Ok(Undone::TooOld);
+        }
+        // What it would give back may have run since the backup, and would run again.
+        if self.restores.gaps.iter().any(|gap| finished <= gap.restored_at) {
+            return Ok(Undone::Restored);
         }
         let (at, matched) = (self.now.wall.as_millis(), bulk.count("acted"));
         let told = serde_json::json!(BulkAct::Undo).to_string();
@@ -285,7 +291,7 @@ impl Context<'_> {
                 Ok(writes) => writes,
                 Err(refusal) => return Ok((Fate::Refused(why(&refusal)), None)),
             };
-            if lacks_payload(&call.act, view) {
+            if lacks_payload(&call.act, view, &policy) {
                 return Ok((Fate::Refused(why(&Refusal::PayloadRemoved)), None));
             }
             self.update(&stored, &writes.claim, &Extra::default(), None, &bulk.actor)?;
@@ -307,7 +313,9 @@ impl Context<'_> {
             }
             BulkAct::MarkError { tag } => self.filed(id, Some(tag))?,
             BulkAct::Undo => {
-                self.give_back(&stored, before)?;
+                if !self.give_back(&stored, before, &bulk.actor)? {
+                    return Ok((Fate::Refused(why(&Refusal::PayloadRemoved)), None));
+                }
                 self.history(stored.row, &line("undo", note.to_owned()), &bulk.actor)?;
                 self.current(id)?
             }
@@ -319,15 +327,20 @@ impl Context<'_> {
         Ok((Fate::Acted(Box::new(now)), kept))
     }
 
-    fn give_back(&self, stored: &Stored, before: Option<&str>) -> Result<(), StoreError> {
+    /// `false`: it would be started again, and there is nothing left to start it with.
+    fn give_back(&self, stored: &Stored, before: Option<&str>, actor: &str) -> Result<bool, StoreError> {
         let kept: Kept = before.and_then(|json| serde_json::from_str(json).ok()).ok_or_else(|| {
             StoreError::Inconsistent("what a claim was before a bulk act does not read".into())
         })?;
-        let claim = undo(&stored.view.claim, &kept.claim, self.now);
-        let extra = Extra { result: kept.result.as_deref(), ..Extra::default() };
-        row::update(self.db, self.secret, stored, &claim, &extra, self.now)?;
+        if let Some(claim) = undo(&stored.view.claim, &kept.claim, self.now) {
+            if kept.claim.comes_due() && stored.view.payload_removed_at.is_some() {
+                return Ok(false);
+            }
+            let extra = Extra { result: kept.result.as_deref(), ..Extra::default() };
+            self.update(stored, &claim, &extra, None, actor)?;
+        }
         self.filed(stored.view.at(), kept.tag.as_deref())?;
-        Ok(())
+        Ok(true)
     }
 
     /// An act that is there.

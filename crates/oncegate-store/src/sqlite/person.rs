@@ -156,7 +156,12 @@ impl Context<'_> {
         self.db.execute("DELETE FROM deliveries WHERE claim_id = ?1", [&id.id.0[..]])?;
         self.db.execute("DELETE FROM claims WHERE id = ?1", [stored.row])?;
         let place = (id.workspace, stored.automation_id, &key);
-        row::insert(self.db, self.secret, place, &left, &Extra::default(), self.now)?;
+        let row = row::insert(self.db, self.secret, place, &left, &Extra::default(), self.now)?;
+        // Nothing is left to run it from, neither by our runner nor by a tool that would be called back.
+        self.db.execute(
+            "UPDATE claims SET payload_removed_at = ?2 WHERE id = ?1",
+            params![row, self.now.wall.as_millis()],
+        )?;
         self.forget_answers(id)?;
         Ok(Forgotten::Yes)
     }

@@ -99,6 +99,12 @@ pub(super) fn begin(db: &Connection, now: Timestamp, backup: &str) -> Result<Rec
     set_json(db, "recovery", &recovery)?;
     // Starts after the backup had boots of their own, and people wrote down the numbers of deliveries and tokens.
     db.execute("UPDATE meta SET value = value + ?1 WHERE name = 'boot'", [NUMBERS_LEFT_OUT])?;
+    // A table that was empty yet has no row there.
+    db.execute(
+        "INSERT INTO sqlite_sequence (name, seq) SELECT name, 0 FROM sqlite_master WHERE type = 'table' \
+         AND sql LIKE '%AUTOINCREMENT%' AND name NOT IN (SELECT name FROM sqlite_sequence)",
+        [],
+    )?;
     db.execute("UPDATE sqlite_sequence SET seq = seq + ?1", [NUMBERS_LEFT_OUT])?;
     db.execute(
         "INSERT INTO audit (workspace_id, at, actor, action, subject, reason, detail) \

@@ -245,6 +245,10 @@ pub(crate) async fn undo(mut doing: Doing) -> Result<Response, Problem> {
         Written::UndoBulk(Undone::TooOld) => Err(Problem::not_undone(
             "it was finished more than 30 days ago, and what the claims were before is not kept any more",
         )),
+        Written::UndoBulk(Undone::Restored) => Err(Problem::not_undone(
+            "the store was restored from a backup since, and what the claims were before may have run meanwhile; look \
+             at them, and act on them anew",
+        )),
         Written::UndoBulk(Undone::NotFound) => Err(Problem::not_found("there is no such act on many claims")),
         _ => Err(once::odd()),
     };

@@ -275,13 +275,13 @@ async fn an_undo_gives_back_every_state_but_a_lease() {
         BulkAct::Dismiss,
         BulkAct::Tag { tag: Some("dup".into()) },
     ] {
-        for bench in benches() {
-            let ids = zoo(&bench, "many").await;
+        for (bench, name) in benches().zip(["many"]).chain(benches().zip(["hooked"])) {
+            let ids = zoo(&bench, name).await;
             let mut before = BTreeMap::new();
             for (name, id) in &ids {
                 before.insert(*name, bench.seen(*id).await);
             }
-            let row = all_of_it(&bench, act.clone(), of("many")).await;
+            let row = all_of_it(&bench, act.clone(), of(name)).await;
             let Undone::Begun(undone) = undo(&bench, row.id).await else { panic!() };
             let undone = finished(&bench, undone.id).await;
             assert_eq!(undone.count("acted"), row.count("acted"), "{act:?}");
@@ -312,5 +312,37 @@ async fn an_act_cannot_be_undone_while_it_goes_on_or_after_a_month() {
         bench.clock.advance(DAY * 31);
         bench.reap(100).await.unwrap();
         assert_eq!(undo(&bench, row.id).await, Undone::TooOld);
+    }
+}
+
+/// A tag is a word about a claim: taking it back takes nothing from whoever holds it.
+#[tokio::test]
+async fn an_undo_of_a_tag_leaves_each_claim_to_its_holder() {
+    for bench in benches() {
+        let ids = zoo(&bench, "many").await;
+        let live = bench.ask(caller("held").of("many").on("crm:1")).await;
+        let child = bench.ask(caller("child").of("many").under(&live)).await;
+        let act = BulkAct::Tag { tag: Some("dup".into()) };
+        let row = all_of_it(&bench, act.clone(), of("many")).await;
+        let mut before = Vec::new();
+        for id in ids.values().chain([&live.id, &child.id]) {
+            before.push((*id, bench.seen(*id).await.claim));
+        }
+        let Undone::Begun(undone) = undo(&bench, row.id).await else { panic!() };
+        assert_eq!(finished(&bench, undone.id).await.count("acted"), row.count("acted"));
+        for (id, was) in before {
+            let is = bench.seen(id).await;
+            assert_eq!((is.claim, is.tag), (was, None));
+        }
+        assert_eq!(bench.say(&child.token.unwrap(), Call::Done).await, Answer::Accepted);
+        assert_eq!(bench.say(&live.token.unwrap(), Call::Done).await, Answer::Accepted);
+
+        // Nor from a run whose answer may have got lost.
+        let call = || caller("k").of("at_claim").under_run("exec-1:0");
+        bench.ask(call()).await;
+        let row = all_of_it(&bench, act, of("at_claim")).await;
+        let Undone::Begun(undone) = undo(&bench, row.id).await else { panic!() };
+        finished(&bench, undone.id).await;
+        assert_eq!(bench.answer(call()).await, "run same_run");
     }
 }

@@ -151,3 +151,21 @@ async fn a_child_may_take_over_from_its_own_stale_parent() {
         assert!(matches!(bench.seen(again.id).await.claim.state, State::Done { .. }));
     }
 }
+
+/// A child that has a record of its own loses it like anybody else, and then shares nothing with its parent.
+#[tokio::test]
+async fn a_child_whose_own_record_was_taken_holds_none_and_has_no_parent_any_more() {
+    for bench in benches() {
+        let parent = bench.parent().await;
+        let mut call = caller("c").of("mail").on("crm:2").under(&parent);
+        call.request.ttl = Some(oncegate_core::policy::Ttl::new(MINUTE * 5).unwrap());
+        let child = bench.ask(call).await;
+        bench.live(MINUTE * 6).await;
+        assert_eq!(bench.answer(caller("x").of("mail").on("crm:2")).await, "run first", "its TTL is over");
+        let State::Processing(lease) = bench.seen(child.id).await.claim.state else { panic!() };
+        assert_eq!((lease.holds_record, lease.parent), (false, None));
+        assert_eq!(bench.beat(&child).await, Answer::LostClaim);
+        // What its parent holds was never its own.
+        assert_eq!(bench.answer(caller("s").of("mail").under(&parent)).await, "run first");
+    }
+}

@@ -29,6 +29,7 @@ mod finishing;
 mod intake;
 mod lists;
 mod model;
+mod never_lost;
 mod notices;
 mod nudges;
 mod people;

@@ -149,3 +149,28 @@ impl Named for ClaimCall {
         self
     }
 }
+
+#[tokio::test]
+async fn a_clock_set_back_does_not_put_off_the_call() {
+    for bench in benches() {
+        bench.pause(true).await;
+        let id = bench.ask(caller("k").of("hooked")).await.id;
+        bench.pause(false).await;
+        bench.clock.set_wall(MORNING.before(HOUR * 2));
+        bench.live(MINUTE).await;
+        assert_eq!(bench.nudges().await, [id]);
+    }
+}
+
+#[tokio::test]
+async fn a_late_done_of_a_failed_run_counts_though_its_tool_was_to_be_called() {
+    for bench in benches() {
+        let run = bench.ask(caller("k").of("hooked")).await;
+        let token = run.token.unwrap();
+        bench.say(&token, failed()).await;
+        assert!(bench.seen(run.id).await.claim.nudge.is_some());
+        assert_eq!(bench.say(&token, Call::Done).await, Answer::Accepted);
+        bench.clock.advance(HOUR);
+        assert!(bench.nudges().await.is_empty());
+    }
+}

@@ -138,3 +138,23 @@ async fn deliveries_go_with_their_claim_or_by_themselves() {
         assert!(bench.deliveries(id, 10).await.unwrap().is_empty());
     }
 }
+
+/// Its data is gone: our runner would have nothing to work with, and a tool would be called for a key that is nobody's.
+#[tokio::test]
+async fn what_is_forgotten_cannot_be_started_from_here() {
+    for bench in benches() {
+        let flow = bench.ask(with_payload(caller("flow").queued(), "{}")).await.id;
+        let run = bench.ask(runner(flow, bench.boot())).await;
+        bench.say(&run.token.unwrap(), Call::Done).await;
+        let tool = bench.ask(with_payload(caller("tool").of("hooked"), "{}")).await;
+        bench.say(&tool.token.unwrap(), Call::Done).await;
+        for id in [flow, tool.id] {
+            assert_eq!(bench.forget(WS, vec![Forget::Claim(id)]).await.unwrap(), [Forgotten::Yes]);
+            let act = Act::Reset { run_now: true, confirm_holder: None, verified: true };
+            bench.person(id, act).await;
+        }
+        bench.clock.advance(MINUTE);
+        assert!(bench.due_ids().await.is_empty());
+        assert!(bench.due_nudges(9).await.unwrap().is_empty());
+    }
+}

@@ -2,6 +2,8 @@
 
 use oncegate_store::api::{AdmitCall, AdmitEvent, Admitted};
 
+use oncegate_store::access::{DeleteWorkspace, Deleted};
+
 use super::*;
 
 const THEIRS: Workspace = Workspace(2);
@@ -111,5 +113,23 @@ async fn an_id_or_a_token_of_one_workspace_opens_nothing_in_another() {
         assert!(bench.finish(call).await.unwrap().is_none());
         assert!(bench.claim(runner(stolen, bench.boot())).await.unwrap().is_none());
         assert_eq!(bench.say(&ours.token.unwrap(), Call::Done).await, Answer::Accepted);
+    }
+}
+
+#[tokio::test]
+async fn nothing_of_a_deleted_workspace_is_started_or_called_while_it_goes() {
+    for bench in benches() {
+        bench.add_workspace(THEIRS).await;
+        bench.ask(caller("k").within(THEIRS).queued()).await;
+        let holder = bench.ask(caller("h").within(THEIRS).on("crm:1")).await;
+        bench.ask(caller("tool").of("hooked").within(THEIRS).on("crm:1")).await;
+        bench.say(&holder.token.unwrap(), Call::Done).await;
+        bench.clock.advance(MINUTE);
+        assert_eq!((bench.due_ids().await.len(), bench.due_nudges(9).await.unwrap().len()), (1, 1));
+        let (reason, actor) = ("the client left".into(), "mia".into());
+        let call = DeleteWorkspace { workspace: THEIRS, although_live: false, reason, actor };
+        assert!(matches!(bench.delete_workspace(call).await.unwrap(), Deleted::Begun(_)));
+        assert!(bench.due_ids().await.is_empty());
+        assert!(bench.due_nudges(9).await.unwrap().is_empty());
     }
 }

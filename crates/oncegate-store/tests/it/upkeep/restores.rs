@@ -3,17 +3,20 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use oncegate_core::claim::{ErrorCause, Parked, State};
+use oncegate_core::claim::{Boot, ErrorCause, Parked, State};
+use oncegate_core::finish::Call;
 use oncegate_core::inbox::InboxList;
+use oncegate_core::policy::Jitter;
 use oncegate_core::reset::Act;
-use oncegate_store::api::{ActCall, Acted, Filter};
-use oncegate_store::sqlite::{SqliteStore, restore};
+use oncegate_store::api::{ActCall, Acted, Filter, FinishCall, UnverifiedCall};
+use oncegate_store::clock::ManualClock;
+use oncegate_store::sqlite::{Options, SqliteStore, restore};
 use oncegate_store::{Store, StoreError};
 use rusqlite::Connection;
 
 use super::copy;
 use super::upgrades::{LIVES, previous_release};
-use crate::conformance::{HOUR, MORNING, WS, automation, caller, key, scratch, words};
+use crate::conformance::{Asking, DAY, HOUR, MORNING, WS, automation, caller, key, scratch, words};
 use crate::sqlite::options;
 
 fn bytes_of(dir: &Path) -> Vec<u8> {
@@ -163,4 +166,65 @@ async fn a_key_that_came_in_recovery_waits_for_a_person_and_then_for_its_caller(
     assert!(matches!(store.act(call).await.unwrap(), Acted::Written(_)));
     assert_eq!(words(&store.claim(caller("new")).await.unwrap().unwrap().decision), "run first");
     assert_eq!(words(&store.claim(caller("another")).await.unwrap().unwrap().decision), "run first");
+}
+
+/// The lease clock stood still between backup and restore, so "just now" may be yesterday: its run may long be over.
+#[tokio::test]
+async fn what_was_done_at_its_claim_before_the_backup_does_not_run_again() {
+    let (dir, out) = (scratch(), scratch());
+    let backup = out.path().join("b.db");
+    let store = SqliteStore::open(dir.path(), &options()).unwrap();
+    let call = |key: &str| caller(key).of("at_claim").under_run("exec-1:0");
+    assert_eq!(words(&store.claim(call("k")).await.unwrap().unwrap().decision), "run first");
+    copy(dir.path(), &backup);
+    store.close().await;
+    drop(store);
+    restore(&backup, dir.path(), true, true, MORNING.after(HOUR)).unwrap();
+    let store = SqliteStore::open(dir.path(), &options()).unwrap();
+    assert_eq!(
+        words(&store.claim(call("k")).await.unwrap().unwrap().decision),
+        "stop duplicate",
+        "in recovery"
+    );
+    store.end_recovery("looked at".into(), "mia".into()).await.unwrap();
+    assert_eq!(words(&store.claim(call("k")).await.unwrap().unwrap().decision), "stop duplicate");
+    // What is claimed since the restore may lose its answer as ever.
+    assert_eq!(words(&store.claim(call("new")).await.unwrap().unwrap().decision), "run first");
+    assert_eq!(words(&store.claim(call("new")).await.unwrap().unwrap().decision), "run same_run");
+}
+
+/// What the backup remembers may be all that is known; and numbers that were given after it are not given again.
+#[tokio::test]
+async fn in_recovery_nothing_is_forgotten_and_no_number_comes_twice() {
+    let (dir, out) = (scratch(), scratch());
+    let backup = out.path().join("b.db");
+    let store = SqliteStore::open(dir.path(), &options()).unwrap();
+    let claimed = store.claim(caller("k")).await.unwrap().unwrap();
+    let (id, fence) = (claimed.id, claimed.view.unwrap().claim.fence());
+    let (call, jitter, actor) = (Call::Done, Jitter::NONE, "token:crm".into());
+    store.finish(FinishCall { id, fence, call, jitter, result: None, actor }).await.unwrap();
+    let bad = || UnverifiedCall {
+        workspace: WS,
+        source: "forms".into(),
+        automation: automation("welcome"),
+        headers: "{}".into(),
+        body: b"a body".to_vec(),
+        reason: "no signature".into(),
+    };
+    copy(dir.path(), &backup);
+    let after = store.keep_unverified(bad()).await.unwrap();
+    store.close().await;
+    drop(store);
+    let late = MORNING.after(DAY * 100);
+    restore(&backup, dir.path(), true, true, late).unwrap();
+    let at_late = Options { clock: std::sync::Arc::new(ManualClock::at(late)), ..options() };
+    // A start after the backup had the next number.
+    let store = SqliteStore::open(dir.path(), &at_late).unwrap();
+    assert!(store.boot() > Boot(1_000), "{:?}", store.boot());
+    assert!(store.keep_unverified(bad()).await.unwrap() > after + 1_000);
+    assert_eq!(store.reap(100).await.unwrap(), 0);
+    assert!(store.show(id).await.unwrap().is_some(), "its retention ended in the gap");
+    store.end_recovery("looked".into(), "mara".into()).await.unwrap();
+    assert!(store.reap(100).await.unwrap() > 0);
+    assert!(store.show(id).await.unwrap().is_none());
 }

@@ -128,6 +128,30 @@ async fn a_record_that_becomes_free_and_an_error_that_comes_due_call_the_tool() 
     gate.api.claim_with(&asks("k1")).await.is("run retry");
 }
 
+/// However many wait for a busy record, whoever stands behind them is not forgotten.
+#[tokio::test]
+async fn those_who_wait_for_a_record_do_not_keep_others_from_being_called() {
+    let receiver = Receiver::start().await;
+    let gate = gate(&receiver).await;
+    let mut holders = vec![];
+    for record in ["crm:1", "crm:2"] {
+        let holder = json!({ "automation": "plain", "idempotency_key": record, "record": record });
+        holders.push(gate.api.claim_with(&holder).await);
+    }
+    for n in 0..60 {
+        gate.api.claim_with(&asks(&format!("k{n}"))).await.is("stop record_busy");
+    }
+    gate.advance(secs(1)).await;
+    let mut last = asks("last");
+    last["record"] = json!("crm:2");
+    gate.api.claim_with(&last).await.is("stop record_busy");
+    gate.api.done(&holders[1]).await.ok();
+    for _ in 0..20 {
+        gate.advance(secs(5)).await;
+    }
+    assert_eq!(receiver.got("/hook", 1).await[0].json()["idempotency_key"], "last");
+}
+
 #[tokio::test]
 async fn where_nobody_calls_pausing_says_so_and_the_key_is_parked_with_its_run() {
     let gate = Setup::alone("automations: { plain: { ttl: 10m } }").start().await;
