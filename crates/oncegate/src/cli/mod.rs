@@ -7,6 +7,7 @@ mod completions;
 mod demo;
 mod doctor;
 mod ending;
+mod help;
 mod key;
 mod lab;
 mod logs;
@@ -17,7 +18,7 @@ mod upgrade;
 
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use ending::{Exit, Failure};
 
@@ -40,7 +41,7 @@ enum Verb {
     /// Copy the store to a file, while it is in use or not.
     #[command(after_help = "Example:\n  oncegate backup --to /mnt/backup/oncegate.db")]
     Backup(backup::Args),
-    /// Make a backup the store again, in recovery: nothing runs until a person ends it.
+    /// Make a backup the store again; then a person ends the recovery.
     #[command(
         after_help = "Example:\n  oncegate restore backups/oncegate-20260105T030412Z.db --data oncegate-new"
     )]
@@ -49,18 +50,18 @@ enum Verb {
     #[command(after_help = "Example:\n  oncegate recovery end --reason 'looked through the lists'")]
     #[command(subcommand)]
     Recovery(restore::Recovery),
-    /// Bring the file of an earlier version to this one's form, after copying it.
+    /// Bring an earlier version's file to this one's form.
     #[command(after_help = "Example:\n  oncegate upgrade --check")]
     Upgrade(upgrade::Args),
-    /// Look whether the gate, its disk, its clock and its configuration are well; changes nothing.
+    /// Look whether gate, disk, clock and configuration are well.
     #[command(after_help = "Example:\n  oncegate doctor --config oncegate.yaml")]
     Doctor(doctor::Args),
     #[command(flatten)]
-    Client(client::Verb),
+    Client(Box<client::Verb>),
     /// What key a sample would get.
     #[command(after_help = "Example:\n  oncegate key preview --source contact-form sample.json")]
     Key(key::Args),
-    /// See one webhook become one effect while the gate is killed under it (a few seconds).
+    /// See one webhook become one effect though the gate is killed.
     #[command(after_help = "Example:\n  oncegate demo")]
     Demo(demo::Args),
     /// Print what a shell needs to complete verbs and flags.
@@ -75,7 +76,9 @@ enum Verb {
 
 /// Runs the program. Its exit status is one of [`Exit`], or that of the command it ran.
 pub fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let mut command = help::grouped(Cli::command());
+    let parsed = Cli::from_arg_matches(&command.get_matches_mut());
+    let cli = parsed.unwrap_or_else(|e| e.format(&mut command).exit());
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(e) => return fail(&Failure::from(format!("cannot start: {e}"))),
@@ -88,7 +91,7 @@ pub fn main() -> ExitCode {
 
 async fn run(verb: Verb) -> Result<u8, Failure> {
     match verb {
-        Verb::Client(verb) => return client::run(verb).await,
+        Verb::Client(verb) => return client::run(*verb).await,
         Verb::Key(args) => return key::run(args),
         Verb::Completions(args) => completions::run(&args, Cli::command()),
         Verb::Serve(args) => serve::run(args).await?,

@@ -59,7 +59,7 @@ pub(crate) async fn rename(mut doing: Doing) -> Result<Response, Problem> {
     let workspace = doing.caller.workspace;
     if doing.state.gate.book().declares(workspace, &from) {
         return Err(Problem::not_renamed(format!(
-            "`{from}` is declared in oncegate.yaml; rename it there and write `was: {from}` beside it"
+            "`{from}` is declared in oncegate.yaml; rename it there and write `was: [{from}]` beside it"
         )));
     }
     let write = Write::Rename {

@@ -22,6 +22,11 @@ use super::problem::Problem;
 pub(crate) const TAKES: &str =
     "inbox, state, automation, record, run_id, tag, error_cause, parked, q, older_than, newer_than";
 
+const STATES: &str = "none, processing, done or error";
+const CAUSES: &str =
+    "failed, outcome_unknown, stale, shutdown, asked_to_wait, marked, marked_after_done or restored";
+const REASONS: &str = "needs_replay, loop_suspected, incident, reset or restored";
+
 /// A filter, and how it was asked.
 pub(crate) struct Asked {
     pub(crate) filter: Filter,
@@ -57,9 +62,7 @@ pub(crate) fn read(fields: &mut Fields, caller: &Caller, now: Now) -> Result<Ask
                 .ok_or_else(|| Problem::field("inbox", "must be stuck, error, mismatch, parked or late"))
         })
         .transpose()?;
-    let state = text("state")?
-        .map(|t| word::<ProcessingState>(&t, "state", "none, processing, done or error"))
-        .transpose()?;
+    let state = text("state")?.map(|t| word::<ProcessingState>(&t, "state", STATES)).transpose()?;
     let automation = text("automation")?.map(|t| named(&t, "automation")).transpose()?;
     let record = text("record")?
         .map(|t| RecordName::try_from(t.as_str()).map_err(|e| Problem::field("record", e)))
@@ -68,10 +71,8 @@ pub(crate) fn read(fields: &mut Fields, caller: &Caller, now: Now) -> Result<Ask
         .map(|t| RunId::try_from(t.as_str()).map_err(|e| Problem::field("run_id", e)))
         .transpose()?;
     let tag = text("tag")?.map(|t| tag_text(&t)).transpose()?;
-    let causes = "failed, outcome_unknown, stale, shutdown, asked_to_wait, marked or marked_after_done";
-    let cause = text("error_cause")?.map(|t| word::<ErrorCause>(&t, "error_cause", causes)).transpose()?;
-    let reasons = "needs_replay, loop_suspected, incident or reset";
-    let parked = text("parked")?.map(|t| word::<Parked>(&t, "parked", reasons)).transpose()?;
+    let cause = text("error_cause")?.map(|t| word::<ErrorCause>(&t, "error_cause", CAUSES)).transpose()?;
+    let parked = text("parked")?.map(|t| word::<Parked>(&t, "parked", REASONS)).transpose()?;
     let q = text("q")?;
     if q.as_ref().is_some_and(|q| q.len() > limits::SEARCH_TEXT_BYTES_MAX) {
         return Err(Problem::field("q", format!("is longer than {} bytes", limits::SEARCH_TEXT_BYTES_MAX)));
@@ -127,5 +128,25 @@ impl Cursors {
         position.filter(|p| bytes[8..] == self.check(*p)).ok_or_else(|| {
             Problem::field("cursor", "is not one that this server gave for this list with these filters")
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn a_refusal_names_every_word_that_fits() {
+        fn taken<T: DeserializeOwned>() -> BTreeSet<String> {
+            let said = serde_json::from_value::<T>("no such word".into()).err().unwrap().to_string();
+            let (_, words) = said.split_once("expected one of ").unwrap();
+            words.split(", ").map(|word| word.trim_matches('`').to_owned()).collect()
+        }
+        let told = |sentence: &str| sentence.replace(" or ", ", ").split(", ").map(str::to_owned).collect();
+        assert_eq!(taken::<ProcessingState>(), told(STATES));
+        assert_eq!(taken::<ErrorCause>(), told(CAUSES));
+        assert_eq!(taken::<Parked>(), told(REASONS));
     }
 }

@@ -21,6 +21,9 @@ pub(crate) struct Problem {
 macro_rules! codes {
     ($($name:ident = $status:ident, $title:literal;)+) => {
         impl Problem {
+            /// Every code there is, for the description of the API.
+            pub(crate) const CODES: &[&str] = &[$(stringify!($name)),+];
+
             $(
                 #[doc = concat!($title, ".")]
                 pub(crate) fn $name(detail: impl std::fmt::Display) -> Self {

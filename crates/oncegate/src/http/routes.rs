@@ -42,6 +42,20 @@ impl Needs {
         }
     }
 
+    /// The same as a sentence.
+    pub(crate) fn told(self) -> String {
+        match self {
+            Self::Right(right) => format!("Needs the role {} or one above it.", right.least().as_str()),
+            Self::ServerAdmin => {
+                "Needs a server's admin: an unbound admin of the workspace `default`.".into()
+            }
+            Self::AnyToken => "Needs a good token of any role.".into(),
+            Self::ClaimToken => "Needs the claim's own token.".into(),
+            Self::Signature => "Needs the signature of its source.".into(),
+            Self::Nothing => "Needs no token.".into(),
+        }
+    }
+
     /// Whether a bearer token is looked at before the handler is called.
     pub(crate) const fn bearer(self) -> bool {
         matches!(self, Self::Right(_) | Self::ServerAdmin | Self::AnyToken)

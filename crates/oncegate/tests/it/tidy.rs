@@ -2,10 +2,12 @@
 //! is shown a small bad example first, so that a rule which can no longer fail is noticed.
 #![expect(clippy::disallowed_methods, reason = "this test reads the repository")]
 
+mod pages;
+
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use oncegate::config::{self, Environment};
+use pages::{CONFIGURATION, MEMBER_FILES, PROBLEMS};
 
 /// A file of the repository: its path from the root, and its text.
 struct File {
@@ -60,6 +62,11 @@ const EDGES: [(&str, &[&str]); 6] = [
     ),
 ];
 
+const LOST: &str = "    lost_claim = CONFLICT, \"Lost\";\n";
+const INDEXED: (&str, &str) = ("docs/errors/README.md", "| [`lost_claim`](lost_claim.md) | 409 | Lost. |\n");
+const EXPLAINED: &str =
+    "# `lost_claim` (409)\n## Why it happens\n## How to mend it\n```sh\na\n```\n## Related\n";
+
 /// Every rule with an example that breaks it.
 fn rules() -> Vec<(&'static str, Rule, Bad)> {
     let long: &'static str = Box::leak("//\n".repeat(FILE_LINES_MAX + 1).into_boxed_str());
@@ -86,20 +93,57 @@ fn rules() -> Vec<(&'static str, Rule, Bad)> {
         ("edges", edges, vec![("crates/a/src/a.rs", "let now = std::time::Instant::now();\n")]),
         ("places", places, vec![("docs/a.md", "see ../shared/cases\n")]),
         ("places", places, vec![("Cargo.lock", "source = \"registry+https://mirror.example/index\"\n")]),
-        ("links", links, vec![("docs/a.md", "[b](b.md)\n")]),
-        ("links", links, vec![("docs/a.md", "[b](b.md#c)\n"), ("docs/b.md", "# B\n")]),
-        ("problems", problems, vec![(PROBLEMS, "    lost_claim = CONFLICT, \"Lost\";\n"), (ERRORS, "")]),
+        ("links", pages::links, vec![("docs/a.md", "[b](b.md)\n")]),
+        ("links", pages::links, vec![("docs/a.md", "[b](b.md#c)\n"), ("docs/b.md", "# B\n")]),
+        ("problems", pages::problems, vec![(PROBLEMS, LOST), INDEXED]),
+        ("problems", pages::problems, vec![(PROBLEMS, LOST), ("docs/errors/lost_claim.md", EXPLAINED)]),
         (
             "problems",
-            problems,
-            vec![(PROBLEMS, "    a = CONFLICT, \"A\";\n"), (ERRORS, "### `a` (409)\n### `b` (409)\n")],
+            pages::problems,
+            vec![(PROBLEMS, LOST), INDEXED, ("docs/errors/lost_claim.md", "# Lost\n")],
+        ),
+        (
+            "problems",
+            pages::problems,
+            vec![(PROBLEMS, LOST), INDEXED, ("docs/errors/lost_claim.md", "# `lost_claim` (410)\n")],
+        ),
+        (
+            "problems",
+            pages::problems,
+            vec![
+                (PROBLEMS, LOST),
+                INDEXED,
+                ("docs/errors/lost_claim.md", EXPLAINED),
+                ("docs/errors/a.md", ""),
+            ],
+        ),
+        (
+            "calls",
+            pages::calls,
+            vec![(pages::ROUTES, "get(\"/v1/inbox\", READ, a),\n"), (pages::API, "# A\n")],
+        ),
+        (
+            "calls",
+            pages::calls,
+            vec![
+                (pages::ROUTES, "get(\"/v1/inbox\", READ, a),\n"),
+                (pages::API, "| `GET /v1/inbox` | |\n| `POST /v1/inbox` | |\n"),
+            ],
         ),
         ("failpoints", failpoints, vec![(FAILPOINT, "[&str; 1] = [\n    \"a.b\",\n];")]),
-        ("members", members, vec![(member, "struct File {\n    sources: A,\n}\n"), (CONFIGURATION, "")]),
-        ("members", members, vec![(member, "struct File {\n}\n"), (CONFIGURATION, "| `sorces` | x |\n")]),
+        (
+            "members",
+            pages::members,
+            vec![(member, "struct File {\n    sources: A,\n}\n"), (CONFIGURATION, "")],
+        ),
+        (
+            "members",
+            pages::members,
+            vec![(member, "struct File {\n}\n"), (CONFIGURATION, "| `sorces` | x |\n")],
+        ),
         ("migrations", migrations, vec![("crates/a/migrations/sqlite/0002_b.sql", "")]),
-        ("configurations", configurations, vec![("examples/a/oncegate.yaml", "sorces: {}\n")]),
-        ("configurations", configurations, vec![("docs/a.md", "```yaml\nsorces: {}\n```\n")]),
+        ("configurations", pages::configurations, vec![("examples/a/oncegate.yaml", "sorces: {}\n")]),
+        ("configurations", pages::configurations, vec![("docs/a.md", "```yaml\nsorces: {}\n```\n")]),
         ("testdata", testdata, vec![("crates/a/src/a.rs", "")]),
     ]
 }
@@ -340,63 +384,6 @@ fn places(files: &[File]) -> Vec<String> {
     })
 }
 
-fn links(files: &[File]) -> Vec<String> {
-    let known: BTreeSet<&str> = files.iter().map(|f| f.path.as_str()).collect();
-    judged(files.iter().filter(|f| f.path.ends_with(".md")), File::all, |file, _, line| {
-        let dir = file.path.rsplit_once('/').map_or("", |(dir, _)| dir);
-        let targets = line.split("](").skip(1).filter_map(|rest| rest.split(')').next());
-        targets.filter(|target| !target.contains("://")).find_map(|target| {
-            let (path, anchor) = target.split_once('#').unwrap_or((target, ""));
-            let path = if path.is_empty() { file.path.clone() } else { joined(dir, path) };
-            let folder = format!("{}/", path.trim_end_matches('/'));
-            if !known.contains(path.as_str()) && !known.iter().any(|k| k.starts_with(&folder)) {
-                return Some(format!("the link `{target}` leads nowhere"));
-            }
-            let there = anchor.is_empty() || headings(text(files, &path)).contains(anchor);
-            (!there).then(|| format!("`{target}` names no heading there"))
-        })
-    })
-}
-
-fn joined(dir: &str, path: &str) -> String {
-    let mut parts: Vec<&str> = dir.split('/').filter(|p| !p.is_empty()).collect();
-    for part in path.split('/').filter(|p| !p.is_empty() && *p != ".") {
-        match part {
-            ".." => drop(parts.pop()),
-            part => parts.push(part),
-        }
-    }
-    parts.join("/")
-}
-
-/// Headings as the anchors that a Markdown page gives them.
-fn headings(markdown: &str) -> BTreeSet<String> {
-    let slug = |line: &str| {
-        let kept = line.trim_start_matches('#').trim().to_lowercase();
-        let kept: String = kept.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c)).collect();
-        kept.replace(' ', "-")
-    };
-    markdown.lines().filter(|line| line.starts_with('#')).map(slug).collect()
-}
-
-const PROBLEMS: &str = "crates/oncegate/src/http/problem.rs";
-const ERRORS: &str = "docs/errors.md";
-
-fn problems(files: &[File]) -> Vec<String> {
-    let code = |line: &str| {
-        let (name, rest) = line.trim().split_once(" = ")?;
-        let declared = rest.ends_with("\";")
-            && rest.split(',').next()?.chars().all(|c| c.is_ascii_uppercase() || c == '_');
-        declared.then(|| name.to_owned())
-    };
-    let declared: BTreeSet<String> = text(files, PROBLEMS).lines().filter_map(code).collect();
-    let told = |line: &str| Some(line.strip_prefix("### `")?.split('`').next()?.to_owned());
-    let told: BTreeSet<String> = text(files, ERRORS).lines().filter_map(told).collect();
-    let missing = declared.difference(&told).map(|code| format!("{ERRORS}:1: `{code}` is not explained"));
-    let stale = told.difference(&declared).map(|code| format!("{ERRORS}:1: there is no code `{code}`"));
-    missing.chain(stale).chain(declared.is_empty().then(|| format!("{PROBLEMS}:1: no codes found"))).collect()
-}
-
 const FAILPOINT: &str = "crates/oncegate-store/src/failpoint.rs";
 
 fn failpoints(files: &[File]) -> Vec<String> {
@@ -407,38 +394,6 @@ fn failpoints(files: &[File]) -> Vec<String> {
     let missed = places.iter().filter(|place| !hit(place));
     let missed = missed.map(|place| format!("{FAILPOINT}:1: nothing ever reaches `{place}`"));
     missed.chain(places.is_empty().then(|| format!("{FAILPOINT}:1: no places found"))).collect()
-}
-
-const MEMBER_FILES: [&str; 3] = [
-    "crates/oncegate/src/config/file.rs",
-    "crates/oncegate/src/config/steps.rs",
-    "crates/oncegate-core/src/webhook/hmac.rs",
-];
-const CONFIGURATION: &str = "docs/configuration.md";
-
-/// Members of the structs that read the configuration.
-fn members(files: &[File]) -> Vec<String> {
-    let mut declared = BTreeSet::new();
-    for path in MEMBER_FILES {
-        let mut inside = false;
-        for line in text(files, path).lines() {
-            let reads =
-                line.contains("struct ") && (line.contains("File {") || line.contains("struct Written {"));
-            inside = reads || (inside && line != "}");
-            let field = line.trim().trim_start_matches("pub(super) ").split_once(": ");
-            if let (true, Some((name, _))) = (inside, field) {
-                declared.insert(name.to_owned());
-            }
-        }
-    }
-    let page = text(files, CONFIGURATION);
-    let cell = |line: &str| Some(line.strip_prefix("| `")?.split('`').next()?.rsplit('.').next()?.to_owned());
-    let rows: BTreeSet<String> = page.lines().filter_map(cell).collect();
-    let missing =
-        declared.difference(&rows).map(|name| format!("{CONFIGURATION}:1: no row explains `{name}`"));
-    let stale =
-        rows.difference(&declared).map(|name| format!("{CONFIGURATION}:1: there is no member `{name}`"));
-    missing.chain(stale).collect()
 }
 
 fn migrations(files: &[File]) -> Vec<String> {
@@ -453,36 +408,6 @@ fn migrations(files: &[File]) -> Vec<String> {
                 1,
                 format!("migrations are numbered without gaps and listed; this should be {number:04}"),
             ));
-        }
-    }
-    findings
-}
-
-/// Answers every name with a secret of the strictest form that a provider asks for.
-struct AnySecret;
-
-impl Environment for AnySecret {
-    fn get(&self, name: &str) -> Option<String> {
-        let url = name.ends_with("_URL");
-        Some(if url { "https://a.example/" } else { "whsec_MDEyMzQ1Njc4OWFiY2RlZg==" }.to_owned())
-    }
-}
-
-/// Examples, and every YAML block of the documentation, are configurations that start.
-fn configurations(files: &[File]) -> Vec<String> {
-    let mut findings = Vec::new();
-    let mut check = |file: &File, line: usize, yaml: &str| {
-        if let Err(error) = config::parse(yaml, Path::new(&file.path), &AnySecret) {
-            findings.push(file.at(line, format!("does not start: {error}")));
-        }
-    };
-    for file in files.iter().filter(|f| f.path.starts_with("examples/") && f.path.ends_with(".yaml")) {
-        check(file, 1, &file.text);
-    }
-    for file in files.iter().filter(|f| f.path.ends_with(".md")) {
-        for block in file.text.split("```yaml\n").skip(1).filter_map(|rest| rest.split("```").next()) {
-            let line = file.text[..file.text.find(block).unwrap_or(0)].lines().count();
-            check(file, line, block);
         }
     }
     findings

@@ -177,7 +177,15 @@ pub(super) async fn token(verb: Token) -> Result<u8, Failure> {
             let fields = json!({
                 "name": args.name, "role": args.role, "automations": automations, "expires_in": args.expires_in,
             });
-            let answer = gate.post(&["v1", "tokens"], &fields).await?;
+            let answer = gate.act(&["v1", "tokens"], &fields).await.map_err(|trouble| {
+                let made = trouble.code() == "answer_not_kept";
+                let failure = Failure::from(trouble);
+                match made {
+                    true => failure
+                        .hint("the answer with the token got lost: find it by `oncegate token list`, revoke it, make another"),
+                    false => failure,
+                }
+            })?;
             gate.print(&answer, |_| {
                 let made = &answer.body;
                 let note = made["note"].as_str().map(|note| format!("  Note: {}\n", clean(note)));
@@ -196,7 +204,7 @@ pub(super) async fn token(verb: Token) -> Result<u8, Failure> {
             let gate = args.connection.open()?;
             let mut fields = args.why.fields();
             fields["confirm"] = args.although_last_admin.then_some("last_admin").into();
-            let answer = gate.post(&["v1", "tokens", &args.id.to_string(), "revoke"], &fields).await;
+            let answer = gate.act(&["v1", "tokens", &args.id.to_string(), "revoke"], &fields).await;
             let answer = answer.map_err(|e| with_flag(e, "last_admin", "--although-last-admin"))?;
             gate.print(&answer, |_| {
                 let note = answer.body["note"].as_str().map(|note| format!("Note: {}\n", clean(note)));

@@ -1,7 +1,5 @@
 //! `oncegate audit`: what people did, newest first.
 
-use serde_json::json;
-
 use super::super::ending::Failure;
 use super::super::term::table::{Cell, Column, Shrink, table};
 use super::super::term::text::clean;
@@ -55,19 +53,13 @@ pub(super) async fn run(args: Args) -> Result<u8, Failure> {
         return Ok(0);
     }
     let pages = Pages { path: &["v1", "audit"], name: "audit", query: &query };
-    let (rows, text) = match args.all {
-        true => {
-            let (rows, _) = pages.all(&gate).await?;
-            let text = json!({ "audit": rows, "next_cursor": null }).to_string();
-            (rows, text)
-        }
-        false => {
-            let answer = pages.one(&gate, args.limit, None).await?;
-            (answer.body["audit"].as_array().cloned().unwrap_or_default(), answer.text)
-        }
+    let answer = match args.all {
+        true => pages.all(&gate).await?,
+        false => pages.one(&gate, args.limit, None).await?,
     };
+    let rows = answer.body["audit"].as_array().cloned().unwrap_or_default();
     if gate.json {
-        print_json(&screen, &text);
+        print_json(&screen, &answer.text);
         return Ok(0);
     }
     if rows.is_empty() {

@@ -12,6 +12,7 @@ use super::super::term::text::clean;
 use super::super::term::{Style, age};
 use super::gate::{Answer, Connection};
 use super::once::{self, Once};
+use super::parent;
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Args {
@@ -29,6 +30,11 @@ pub(in crate::cli) struct Args {
     /// The business record touched; one run per record at a time.
     #[arg(long)]
     record: Option<String>,
+    /// The claim that this run works for, whose record it shares: without a value, the one that this command runs
+    /// under; `-` reads an answer of `oncegate claim --json` from stdin.
+    #[arg(long, value_name = "DONE_URL or TOKEN or -", num_args = 0..=1, require_equals = true,
+          default_missing_value = "")]
+    parent: Option<String>,
     /// Names this item of this run: the same caller may ask again and is not stopped by itself.
     #[arg(long, value_name = "ID")]
     run_id: Option<String>,
@@ -79,6 +85,7 @@ impl Args {
             "automation": self.automation,
             "idempotency_key": self.key,
             "record": self.record,
+            "parent": self.parent()?,
             "run_id": self.run_id,
             "run_url": self.run_url,
             "payload": self.payload()?,
@@ -95,6 +102,13 @@ impl Args {
             fields["key_fields"] = parts.into();
         }
         Ok(fields)
+    }
+
+    fn parent(&self) -> Result<Option<String>, Failure> {
+        if self.parent.as_deref() == Some("-") && self.payload.as_deref() == Some("-") {
+            return Err(Failure::usage("--parent and --payload cannot both be read from stdin"));
+        }
+        self.parent.as_deref().map(parent::token).transpose()
     }
 
     fn payload(&self) -> Result<Value, Failure> {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use http::{HeaderMap, HeaderValue, header};
 use oncegate_core::secret::Secret;
 use oncegate_core::time::Timestamp;
+use oncegate_runner::entropy;
 use oncegate_store::clock::{Clock, SystemClock};
 use reqwest::{Method, RequestBuilder};
 use serde_json::Value;
@@ -34,6 +35,8 @@ pub(super) struct Connection {
     pub(super) json: bool,
 }
 
+/// Pauses before a write whose answer got lost is sent again.
+const SEND_AGAIN: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(3)];
 /// For an answer to begin and end; claims may `wait` for 25 s of it.
 const ANSWER_MAX: Duration = Duration::from_secs(60);
 /// Lists of 500 claims with notes take about a megabyte; more than this is not a gate's answer.
@@ -132,9 +135,29 @@ impl Gate {
         self.send(self.signed(Method::GET, url)).await
     }
 
-    /// A call that does something.
+    /// A call that does something. What it means to send it again is for the caller to know.
     pub(super) async fn post(&self, path: &[&str], fields: &Value) -> Result<Answer, Trouble> {
         self.send(with_json(self.signed(Method::POST, self.url(path)), fields)).await
+    }
+
+    /// A write that the gate does once: it is named by a key of its own, so it is sent again if its answer got lost.
+    /// Only for addresses that take an `Idempotency-Key`.
+    pub(super) async fn act(&self, path: &[&str], fields: &Value) -> Result<Answer, Trouble> {
+        let key = data_encoding::HEXLOWER.encode(&entropy::bytes::<16>());
+        let mut pauses = SEND_AGAIN.iter();
+        let mut lost = false;
+        loop {
+            let request = self.signed(Method::POST, self.url(path)).header("idempotency-key", &key);
+            let trouble = match self.send(with_json(request, fields)).await {
+                Err(trouble) if trouble.is_passing() => trouble,
+                said => return said,
+            };
+            lost |= matches!(trouble, Trouble::Silent { .. });
+            match pauses.next().filter(|_| lost) {
+                Some(pause) => tokio::time::sleep(*pause).await,
+                None => return Err(trouble),
+            }
+        }
     }
 
     /// A call to an URL that carries its own token.
@@ -166,7 +189,26 @@ impl Gate {
     }
 
     /// A file that the gate makes while it sends it: written to stdout as it comes. It is whole when this returns.
-    pub(super) async fn file(&self, path: &[&str], asked: Asked<'_>) -> Result<(), Trouble> {
+    pub(super) async fn file(&self, path: &[&str], asked: Asked<'_>) -> Result<(), Failure> {
+        let screen = Screen::stdout();
+        self.lines(path, asked, |text| {
+            match screen.terminal {
+                // A line of CSV ends with both, and to a terminal that is one end.
+                true => term::write(&text::clean_json(&text.replace("\r\n", "\n"))),
+                false => term::write(text),
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    /// The same, whole lines at a time, to whoever takes them.
+    pub(super) async fn lines(
+        &self,
+        path: &[&str],
+        asked: Asked<'_>,
+        mut take: impl FnMut(&str) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
         let request = match asked {
             Asked::Get(query) => {
                 let mut url = self.url(path);
@@ -178,22 +220,19 @@ impl Gate {
         };
         let mut response = request.send().await.map_err(|e| self.lost(&e))?;
         if !response.status().is_success() {
-            return Err(self.refused(response).await);
+            return Err(self.refused(response).await.into());
         }
-        let (screen, mut line) = (Screen::stdout(), vec![]);
+        let mut line = vec![];
         while let Some(chunk) = response.chunk().await.map_err(|e| self.lost(&e))? {
             line.extend_from_slice(&chunk);
             let whole = line.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
             let text = String::from_utf8(line.drain(..whole).collect());
             let text = text.map_err(|_| Trouble::Stranger(self.name()))?;
-            match screen.terminal {
-                true => term::write(&text::clean_json(&text)),
-                false => term::write(&text),
-            }
+            take(&text)?;
         }
         match line.is_empty() {
             true => Ok(()),
-            false => Err(Trouble::Stranger(self.name())),
+            false => Err(Trouble::Stranger(self.name()).into()),
         }
     }
 

@@ -7,9 +7,10 @@ use serde_json::{Map, Value};
 use super::super::ending::Failure;
 use super::super::term::text::{clean, cut, cut_middle, width};
 use super::super::term::{Screen, Style, age};
+use super::filter::Filters;
 use super::gate::Gate;
 use super::list::{Pages, note, since};
-use super::target;
+use super::{groups, target};
 
 /// One list with its rows, oldest first.
 struct List {
@@ -21,38 +22,79 @@ struct List {
 /// The whole page, or the whole as JSON if the gate's JSON was asked for: the counts, and each list's oldest rows.
 pub(super) async fn page(
     gate: &Gate,
-    automation: Option<&str>,
-    rows: usize,
+    filters: &Filters,
+    max: usize,
     screen: &Screen,
 ) -> Result<String, Failure> {
     let counts = gate.get(&["v1", "inbox"], &[]).await?;
+    let automation = filters.automation.as_deref();
+    let filtered = automation.is_some() || filters.only_claims();
     let mut lists = vec![];
     for list in InboxList::ALL {
         let count = usize::try_from(counts.body[list.as_str()].as_u64().unwrap_or(0)).unwrap_or(usize::MAX);
         // A list that is empty for all is empty for one.
-        let all = if count == 0 { vec![] } else { oldest_first(gate, list, automation).await? };
-        let count = if automation.is_some() { all.len() } else { count.max(all.len()) };
-        lists.push(List { list, count, rows: all.into_iter().take(rows).collect() });
+        if count == 0 {
+            lists.push(List { list, count, rows: vec![] });
+            continue;
+        }
+        let deliveries = match list {
+            _ if filters.only_claims() => vec![],
+            InboxList::Rejected => deliveries(gate, None, automation).await?,
+            InboxList::Parked => parked_deliveries(gate, automation).await?,
+            _ => vec![],
+        };
+        let (mut rows, of_claims) = match list {
+            InboxList::Rejected => (vec![], 0),
+            _ => {
+                let mut query = filters.query(Some(list.as_str()));
+                let of_claims = if filtered {
+                    groups::ask(gate, query.clone()).await?.body["total"].as_u64()
+                } else {
+                    None
+                };
+                query.push(("order", Some("oldest".to_owned())));
+                let pages = Pages { path: &["v1", "claims"], name: "claims", query: &query };
+                let (rows, _) = pages.first(gate, max).await?;
+                (rows, usize::try_from(of_claims.unwrap_or(0)).unwrap_or(usize::MAX))
+            }
+        };
+        let count = if filtered { of_claims + deliveries.len() } else { count };
+        rows.extend(deliveries);
+        rows.sort_by_key(stands_since);
+        // What comes in between two calls is told, too.
+        let count = count.max(rows.len());
+        rows.truncate(max);
+        lists.push(List { list, count, rows });
     }
     Ok(match gate.json {
         true => json(&lists),
-        false => shown(&gate.name(), &lists, counts.now, screen),
+        false => shown(&gate.name(), filters, &lists, counts.now, screen),
     })
 }
 
-async fn oldest_first(gate: &Gate, list: InboxList, automation: Option<&str>) -> Result<Vec<Value>, Failure> {
-    if list == InboxList::Rejected {
-        let pages = Pages { path: &["v1", "rejected"], name: "rejected", query: &[] };
-        let (mut rows, _) = pages.all(gate).await?;
-        rows.retain(|row| automation.is_none_or(|name| row["automation"] == name.trim().to_lowercase()));
-        rows.sort_by_key(|row| age::read(&row["received_at"]));
-        return Ok(rows);
-    }
-    let query = [("inbox", Some(list.as_str().to_owned())), ("automation", automation.map(str::to_owned))];
-    let pages = Pages { path: &["v1", "claims"], name: "claims", query: &query };
-    let (mut rows, _) = pages.all(gate).await?;
-    rows.sort_by_key(since);
+/// Webhooks of another environment.
+pub(super) async fn parked_deliveries(gate: &Gate, automation: Option<&str>) -> Result<Vec<Value>, Failure> {
+    deliveries(gate, Some("parked"), automation).await
+}
+
+async fn deliveries(
+    gate: &Gate,
+    list: Option<&str>,
+    automation: Option<&str>,
+) -> Result<Vec<Value>, Failure> {
+    let query = [("list", list.map(str::to_owned))];
+    let pages = Pages { path: &["v1", "rejected"], name: "rejected", query: &query };
+    let (mut rows, _) = pages.first(gate, usize::MAX).await?;
+    rows.retain(|row| automation.is_none_or(|name| row["automation"] == name.trim().to_lowercase()));
     Ok(rows)
+}
+
+/// A delivery, which has no state, waits since it came.
+fn stands_since(row: &Value) -> Option<Timestamp> {
+    match row["processing_state"].is_null() {
+        true => age::read(&row["received_at"]),
+        false => since(row),
+    }
 }
 
 fn json(lists: &[List]) -> String {
@@ -75,7 +117,7 @@ fn meaning(list: InboxList) -> &'static str {
     }
 }
 
-fn shown(gate: &str, lists: &[List], now: Timestamp, screen: &Screen) -> String {
+fn shown(gate: &str, filters: &Filters, lists: &[List], now: Timestamp, screen: &Screen) -> String {
     let clock = format!("{} UTC", age::clock(now));
     if lists.iter().all(|list| list.count == 0) {
         let calm = screen.paint(Style::Green, "Nothing needs a person.");
@@ -101,12 +143,12 @@ fn shown(gate: &str, lists: &[List], now: Timestamp, screen: &Screen) -> String 
         .collect();
     page.push_str(&format!("\n\n  {}\n", painted.join(gap)));
     for list in lists.iter().filter(|list| list.count > 0) {
-        section(&mut page, list, now, screen);
+        section(&mut page, filters, list, now, screen);
     }
     page
 }
 
-fn section(page: &mut String, list: &List, now: Timestamp, screen: &Screen) {
+fn section(page: &mut String, filters: &Filters, list: &List, now: Timestamp, screen: &Screen) {
     let room = screen.columns();
     let name = list.list.as_str().to_uppercase();
     let meaning = cut(meaning(list.list), room.saturating_sub(4 + name.len()));
@@ -134,7 +176,9 @@ fn section(page: &mut String, list: &List, now: Timestamp, screen: &Screen) {
     }
     let left = list.count.saturating_sub(rows.len());
     if left > 0 {
-        let more = format!("{left} more: oncegate list --inbox {} --all", list.list.as_str());
+        // Rejected deliveries have no filters.
+        let typed = if list.list == InboxList::Rejected { String::new() } else { filters.typed() };
+        let more = format!("{left} more: oncegate list --inbox {}{typed} --all", list.list.as_str());
         page.push_str(&format!("{}{}\n", " ".repeat(INDENT), screen.paint(Style::Dim, &more)));
     }
 }
@@ -162,16 +206,21 @@ struct Row {
 impl Row {
     fn new(list: InboxList, row: &Value, now: Timestamp, room: usize) -> Self {
         let text = |name: &str| clean(row[name].as_str().unwrap_or_default());
-        if list == InboxList::Rejected {
+        if row["processing_state"].is_null() {
             let id = &row["id"];
             let next = match row["verdict"].as_str() {
-                Some("rejected") => format!("→ oncegate release {id} --reason '…'"),
+                Some("rejected") if list == InboxList::Rejected => {
+                    format!("→ oncegate release {id} --reason '…'")
+                }
                 _ => format!("→ oncegate show --delivery {id}"),
             };
             return Self {
                 age: age::read(&row["received_at"]).map(|at| age::words(now.since(at))).unwrap_or_default(),
                 name: text("source"),
-                key: format!("delivery {id}, {}", text("verdict")),
+                key: match list {
+                    InboxList::Rejected => format!("delivery {id}, {}", text("verdict")),
+                    _ => format!("delivery {id}, of another environment"),
+                },
                 note: text("reason"),
                 next,
             };

@@ -1,5 +1,6 @@
 //! `oncegate list`: claims as a table, or what needs a person as a page.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::ValueEnum;
@@ -10,30 +11,42 @@ use super::super::ending::Failure;
 use super::super::term::table::{Cell, Column, Shrink, table};
 use super::super::term::text::clean;
 use super::super::term::{self, Screen, Style, age};
+use super::filter::Filters;
 use super::gate::{Answer, Connection, Gate, print_json};
 use super::trouble::Trouble;
-use super::{inbox, watch};
+use super::{export, groups, inbox, watch};
 
 #[derive(Clone, Debug, clap::Args)]
 pub(in crate::cli) struct Args {
     /// What needs a person: every list on one page, or one of them.
     #[arg(long, value_name = "LIST", num_args = 0..=1, default_missing_value = "all")]
     inbox: Option<Inbox>,
-    /// Only claims in this state.
-    #[arg(long, value_parser = ["none", "processing", "done", "error"])]
-    state: Option<String>,
-    /// Only claims of this automation.
-    #[arg(long, value_name = "NAME")]
-    automation: Option<String>,
+    #[command(flatten)]
+    filters: Filters,
+    /// Which come first, by the time they were made [default: newest].
+    #[arg(long, value_parser = ["newest", "oldest"], help_heading = "What is shown")]
+    order: Option<String>,
     /// Rows at most; on the inbox page, rows of each list [default: 50, on the inbox page 10].
-    #[arg(long, value_name = "ROWS", value_parser = clap::value_parser!(u32).range(1..=500))]
+    #[arg(long, value_name = "ROWS", value_parser = clap::value_parser!(u32).range(1..=500),
+          help_heading = "What is shown")]
     limit: Option<u32>,
     /// Every row, page after page.
-    #[arg(long, conflicts_with = "limit")]
+    #[arg(long, conflicts_with = "limit", help_heading = "What is shown")]
     all: bool,
+    /// How many of each automation, by the time they have stood in their state.
+    #[arg(long, conflicts_with_all = ["order", "limit", "all"], help_heading = "What is shown")]
+    group: bool,
+    /// Every row as CSV, safe in spreadsheets, to this file; `-` is stdout.
+    #[arg(long, value_name = "FILE", help_heading = "What is shown",
+          conflicts_with_all = ["order", "limit", "all", "group", "json", "watch"])]
+    csv: Option<PathBuf>,
+    /// Every row as JSON lines, to this file; `-` is stdout.
+    #[arg(long, value_name = "FILE", help_heading = "What is shown",
+          conflicts_with_all = ["csv", "order", "limit", "all", "group", "json", "watch"])]
+    jsonl: Option<PathBuf>,
     /// Show it anew every few seconds, until Ctrl-C.
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "5", conflicts_with = "json",
-          value_parser = clap::value_parser!(u64).range(1..=3600))]
+          value_parser = clap::value_parser!(u64).range(1..=3600), help_heading = "What is shown")]
     watch: Option<u64>,
     #[command(flatten)]
     connection: Connection,
@@ -63,6 +76,13 @@ const PAGE_ROWS_MAX: u32 = 500;
 
 pub(super) async fn run(args: Args) -> Result<u8, Failure> {
     let gate = args.connection.open()?;
+    for (format, to) in [("csv", &args.csv), ("jsonl", &args.jsonl)] {
+        if let Some(to) = to {
+            let list = args.claims_list()?;
+            export::run(&gate, format, args.filters.query(list.as_deref()), to).await?;
+            return Ok(0);
+        }
+    }
     match args.watch {
         Some(seconds) => {
             watch::run(Duration::from_secs(seconds), async |screen| page(&gate, &args, screen).await).await
@@ -79,43 +99,83 @@ pub(super) async fn run(args: Args) -> Result<u8, Failure> {
     }
 }
 
-async fn page(gate: &Gate, args: &Args, screen: &Screen) -> Result<String, Failure> {
-    if args.inbox == Some(Inbox::All) {
-        if args.state.is_some() {
-            return Err(Failure::usage("--state picks rows of one list; name it, e.g. --inbox error"));
+impl Args {
+    /// The list of the inbox, where claims are counted or exported: one that has claims.
+    fn claims_list(&self) -> Result<Option<String>, Failure> {
+        match self.inbox {
+            Some(Inbox::All) => Err(Failure::usage("name the list of the inbox, e.g. --inbox error")),
+            Some(Inbox::Rejected) => Err(Failure::usage("rejected deliveries are no claims")
+                .hint("oncegate list --inbox rejected --all --json has all of them")),
+            list => Ok(list.map(Inbox::word)),
         }
-        let rows = if args.all { usize::MAX } else { args.limit.map_or(INBOX_ROWS, |n| n as usize) };
-        return inbox::page(gate, args.automation.as_deref(), rows, screen).await;
     }
-    let rejected = args.inbox == Some(Inbox::Rejected);
-    if rejected && (args.state.is_some() || args.automation.is_some()) {
-        return Err(Failure::usage(
-            "rejected deliveries are no claims: --state and --automation do not apply",
-        ));
-    }
-    let (path, name) = match rejected {
-        true => (["v1", "rejected"], "rejected"),
-        false => (["v1", "claims"], "claims"),
-    };
-    let query = [
-        ("inbox", args.inbox.filter(|_| !rejected).map(Inbox::word)),
-        ("state", args.state.clone()),
-        ("automation", args.automation.clone()),
-    ];
-    let pages = Pages { path: &path, name, query: &query };
-    if args.all {
-        let (rows, now) = pages.all(gate).await?;
+}
+
+async fn page(gate: &Gate, args: &Args, screen: &Screen) -> Result<String, Failure> {
+    if args.group {
+        let list = args.claims_list()?;
+        let answer = groups::ask(gate, args.filters.query(list.as_deref())).await?;
         return Ok(match gate.json {
-            true => json!({ name: rows, "next_cursor": null }).to_string(),
-            false => shown(screen, &rows, now, rejected, false),
+            true => answer.text,
+            false => groups::shown(screen, &answer),
         });
     }
-    let answer = pages.one(gate, args.limit.unwrap_or(ROWS), None).await?;
+    if args.inbox == Some(Inbox::All) {
+        if args.filters.state.is_some() || args.order.is_some() {
+            return Err(Failure::usage(
+                "--state and --order pick rows of one list; name it, e.g. --inbox error",
+            ));
+        }
+        let rows = if args.all { usize::MAX } else { args.limit.map_or(INBOX_ROWS, |n| n as usize) };
+        return inbox::page(gate, &args.filters, rows, screen).await;
+    }
+    let rejected = args.inbox == Some(Inbox::Rejected);
+    if rejected && (args.filters.automation.is_some() || args.filters.only_claims() || args.order.is_some()) {
+        return Err(Failure::usage(
+            "rejected deliveries are no claims: filters and --order do not apply to them",
+        ));
+    }
+    let (path, name, query) = match rejected {
+        true => (["v1", "rejected"], "rejected", vec![]),
+        false => {
+            let mut query = args.filters.query(args.inbox.map(Inbox::word).as_deref());
+            query.push(("order", args.order.clone()));
+            (["v1", "claims"], "claims", query)
+        }
+    };
+    let pages = Pages { path: &path, name, query: &query };
+    let mut answer = match args.all {
+        true => pages.all(gate).await?,
+        false => pages.one(gate, args.limit.unwrap_or(ROWS), None).await?,
+    };
+    // Webhooks of another environment are parked as well, and are no claims.
+    let beside = match args.inbox {
+        Some(Inbox::Parked) if !args.filters.only_claims() => {
+            let rows = inbox::parked_deliveries(gate, args.filters.automation.as_deref()).await?;
+            Some(rows).filter(|rows| !rows.is_empty())
+        }
+        _ => None,
+    };
     if gate.json {
-        return Ok(answer.text);
+        return Ok(match beside {
+            None => answer.text,
+            Some(rows) => {
+                answer.body["parked_deliveries"] = rows.into();
+                answer.body.to_string()
+            }
+        });
     }
     let rows = answer.body[name].as_array().cloned().unwrap_or_default();
-    Ok(shown(screen, &rows, answer.now, rejected, !answer.body["next_cursor"].is_null()))
+    let mut page = match (rows.is_empty(), &beside) {
+        (true, Some(_)) => String::new(),
+        _ => shown(screen, &rows, answer.now, rejected, &answer.body),
+    };
+    if let Some(rows) = beside {
+        let head = "  Webhooks of another environment; none of them takes a key:";
+        page.push_str(&format!("{}\n", screen.paint(Style::Dim, head)));
+        page.push_str(&deliveries(screen, &rows, answer.now));
+    }
+    Ok(page)
 }
 
 /// A listing call, page after page.
@@ -134,23 +194,42 @@ impl Pages<'_> {
         gate.get(self.path, &query).await
     }
 
-    /// Every row, and the store's clock at the last page.
-    pub(super) async fn all(&self, gate: &Gate) -> Result<(Vec<Value>, Timestamp), Trouble> {
+    /// Every row on one page, as if pages had no end; with the store's clock at the last one.
+    pub(super) async fn all(&self, gate: &Gate) -> Result<Answer, Trouble> {
+        let (rows, now) = self.first(gate, usize::MAX).await?;
+        let body = json!({ self.name: rows, "next_cursor": null });
+        Ok(Answer { text: body.to_string(), body, now })
+    }
+
+    /// The first so many rows, and the store's clock at the last page.
+    pub(super) async fn first(&self, gate: &Gate, max: usize) -> Result<(Vec<Value>, Timestamp), Trouble> {
         let (mut rows, mut cursor) = (vec![], None);
         loop {
-            let mut answer = self.one(gate, PAGE_ROWS_MAX, cursor.as_deref()).await?;
+            let left = u32::try_from(max - rows.len()).unwrap_or(u32::MAX).clamp(1, PAGE_ROWS_MAX);
+            let mut answer = self.one(gate, left, cursor.as_deref()).await?;
             if let Some(page) = answer.body[self.name].as_array_mut() {
                 rows.append(page);
             }
             match answer.body["next_cursor"].as_str() {
-                Some(next) => cursor = Some(next.to_owned()),
-                None => return Ok((rows, answer.now)),
+                // A page may end before it is full, because it has looked at enough.
+                Some(next) if rows.len() < max => cursor = Some(next.to_owned()),
+                _ => {
+                    rows.truncate(max);
+                    return Ok((rows, answer.now));
+                }
             }
         }
     }
 }
 
-fn shown(screen: &Screen, rows: &[Value], now: Timestamp, rejected: bool, more: bool) -> String {
+fn shown(screen: &Screen, rows: &[Value], now: Timestamp, rejected: bool, answer: &Value) -> String {
+    let more = !answer["next_cursor"].is_null();
+    if let Some(until) = age::read(&answer["searched_until"]).filter(|_| rows.is_empty() && more) {
+        return format!(
+            "No claim fits as far as was looked, to {} UTC: --all looks at all.\n",
+            age::clock(until)
+        );
+    }
     if rows.is_empty() {
         return if rejected { "No delivery is rejected.\n" } else { "No claim fits.\n" }.to_owned();
     }
@@ -207,6 +286,7 @@ fn claims(screen: &Screen, rows: &[Value], now: Timestamp) -> String {
         Column::new("STATE", Shrink::Never),
         Column::new("AUTOMATION", Shrink::End),
         Column::new("KEY", Shrink::Middle),
+        Column::new("TAG", Shrink::End),
         Column::new("NOTE", Shrink::End),
     ];
     let with_id = screen.width.is_none_or(|width| width >= ID_FROM);
@@ -224,6 +304,7 @@ fn claims(screen: &Screen, rows: &[Value], now: Timestamp) -> String {
                 Cell::new(Style::of_state(&state), state),
                 text("automation").into(),
                 Cell::new(Style::Bold, text("idempotency_key")),
+                text("tag").into(),
                 Cell::new(Style::Dim, note(claim, now)),
             ];
             if with_id {

@@ -3,13 +3,22 @@
 mod access;
 mod acts;
 mod audit;
+mod automations;
+mod bulk;
+mod bulk_pages;
 mod claim;
+mod export;
+mod filter;
 mod finish;
 mod gate;
+mod groups;
 mod inbox;
 mod list;
+mod notices;
 mod once;
+mod parent;
 mod persons;
+mod progress;
 mod show;
 mod target;
 mod trouble;
@@ -34,7 +43,7 @@ pub(super) enum Verb {
     /// What is there, and what needs a person.
     #[command(after_help = LIST)]
     List(list::Args),
-    /// One claim with its whole story, or a webhook delivery with its body.
+    /// One claim with its whole story, or a delivery with its body.
     #[command(
         after_help = "Examples:\n  oncegate show welcome-mail contact-form:8812\n  oncegate show --delivery 6"
     )]
@@ -57,11 +66,17 @@ pub(super) enum Verb {
         after_help = "Example:\n  oncegate mark-done welcome-mail contact-form:8812 --reason 'seen in the outbox'"
     )]
     MarkDone(acts::Simple),
-    /// It shall not happen; or the mark in the inbox has been looked at.
+    /// It shall not happen; or its mark has been looked at.
     #[command(
         after_help = "Example:\n  oncegate dismiss welcome-mail contact-form:8812 --reason 'a test entry'"
     )]
     Dismiss(acts::Simple),
+    /// File it under a tag, or take the tag away.
+    #[command(after_help = TAG)]
+    Tag(acts::Tag),
+    /// One act on every claim that fits: counted first, done, undone.
+    #[command(subcommand, after_help = BULK)]
+    Bulk(bulk::Bulk),
     /// Run a rejected webhook after its source was mended.
     #[command(after_help = "Example:\n  oncegate release 6 --reason 'key corrected'")]
     Release(acts::Release),
@@ -71,6 +86,14 @@ pub(super) enum Verb {
     /// Let what waits start.
     #[command(after_help = "Example:\n  oncegate resume welcome-mail --reason 'cleaned up'")]
     Resume(acts::Automation),
+    /// Which automations there are and how they stand; rename one.
+    #[command(after_help = AUTOMATIONS)]
+    Automations(automations::Args),
+    /// What a person should know though nothing waits for them.
+    #[command(
+        after_help = "Examples:\n  oncegate notices\n  oncegate notices dismiss 4 --reason 'the new name is meant'"
+    )]
+    Notices(notices::Args),
     /// What people did: who, what, when, why.
     #[command(
         after_help = "Examples:\n  oncegate audit\n  oncegate audit --actor mia --since 7d\n  oncegate audit --export csv > audit.csv"
@@ -82,13 +105,13 @@ pub(super) enum Verb {
         after_help = "Example:\n  oncegate token create Mia --role operator --expires-in 90d"
     )]
     Token(access::Token),
-    /// Workspaces, one per client or team: list, create, export, delete.
+    /// Workspaces, one per client: list, create, export, delete.
     #[command(subcommand, after_help = "Example:\n  oncegate workspace create acme")]
     Workspace(access::Workspace),
     /// Hand out everything that is kept of one person, as JSON lines.
     #[command(after_help = "Example:\n  oncegate person --match email=ann@example.com > ann.jsonl")]
     Person(persons::Hand),
-    /// Forget one person, or one key; counts first, then asks for `--yes`.
+    /// Forget one person, or one key; counts first.
     #[command(after_help = FORGET)]
     Forget(persons::Forget),
 }
@@ -98,6 +121,7 @@ Examples:
   oncegate claim welcome-mail contact-form:8812
   oncegate claim welcome-mail --key-field form_id=f1 --key-field submission_id=8812
   oncegate claim backup 2026-01-05 -- /usr/local/bin/backup.sh
+  oncegate claim mail s1 --parent        # in a command that runs under a claim
 
 The command finds ONCEGATE_DONE_URL, ONCEGATE_ERROR_URL, ONCEGATE_HEARTBEAT_URL, ONCEGATE_CLAIM_ID,
 ONCEGATE_IDEMPOTENCY_KEY, ONCEGATE_ATTEMPT and ONCEGATE_RUN_REASON. Its exit status is returned.";
@@ -117,7 +141,28 @@ const LIST: &str = "\
 Examples:
   oncegate list --inbox --watch
   oncegate list --inbox error --automation welcome-mail
-  oncegate list --state done --all --json";
+  oncegate list --older-than 1d -q crm --order oldest
+  oncegate list --inbox stuck --group
+  oncegate list --tag import-17 --csv claims.csv";
+
+const TAG: &str = "\
+Examples:
+  oncegate tag welcome-mail contact-form:8812 --tag import-17 --reason 'to be looked at'
+  oncegate tag welcome-mail contact-form:8812 --remove --reason 'looked at'";
+
+const BULK: &str = "\
+Examples:
+  oncegate bulk reset --inbox error --automation welcome-mail --reason 'the CRM is back'
+  oncegate bulk mark-error --as mass-duplicate -q import-17 --reason 'ran twice' --expect 500
+  oncegate bulk undo 7 --reason 'wrong list'
+
+It counts and asks first. Without a terminal, --expect says how many must fit, or nothing is done.
+It goes on by itself if this command is ended.";
+
+const AUTOMATIONS: &str = "\
+Examples:
+  oncegate automations
+  oncegate automations rename welcome-mial welcome-mail --reason 'a typing error'";
 
 const FORGET: &str = "\
 Examples:
@@ -130,7 +175,8 @@ The reason stands in the audit for ever: write a ticket's number, not the person
 const RESET: &str = "\
 Examples:
   oncegate reset welcome-mail contact-form:8812 --reason 'the CRM is back'
-  oncegate reset 048f1c0e2c06781dddb7e568fbc1ccf5 --reason 'mail lost' --verified";
+  oncegate reset 048f1c0e2c06781dddb7e568fbc1ccf5 --reason 'mail lost' --verified
+  oncegate reset welcome-mail 8812 --reason 'list wiped' --from-start --confirm-sent mail row";
 
 pub(super) async fn run(verb: Verb) -> Result<u8, Failure> {
     match verb {
@@ -145,6 +191,10 @@ pub(super) async fn run(verb: Verb) -> Result<u8, Failure> {
         Verb::MarkError(args) => acts::mark_error(args).await,
         Verb::MarkDone(args) => acts::simple(args, "mark-done").await,
         Verb::Dismiss(args) => acts::simple(args, "dismiss").await,
+        Verb::Tag(args) => acts::tag(args).await,
+        Verb::Bulk(verb) => bulk::run(verb).await,
+        Verb::Automations(args) => automations::run(args).await,
+        Verb::Notices(args) => notices::run(args).await,
         Verb::Release(args) => acts::release(args).await,
         Verb::Pause(args) => acts::set_paused(args, "pause").await,
         Verb::Resume(args) => acts::set_paused(args, "resume").await,

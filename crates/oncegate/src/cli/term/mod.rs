@@ -92,6 +92,12 @@ pub(super) fn write_whole(text: &str) -> bool {
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).is_ok()
 }
 
+/// Writes to stderr as it is: what is asked of who sits there, and what goes away again.
+pub(super) fn aside(text: &str) {
+    let mut err = std::io::stderr().lock();
+    let _ = err.write_all(text.as_bytes()).and_then(|()| err.flush());
+}
+
 /// Tells something on stderr while a command goes on.
 #[expect(clippy::print_stderr, reason = "messages go to stderr, so that stdout stays what was asked for")]
 pub(super) fn tell(message: impl std::fmt::Display) {

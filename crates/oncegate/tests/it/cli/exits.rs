@@ -70,9 +70,10 @@ async fn a_token_comes_from_a_file_as_well() {
 /// Verbs as `--help` lists them.
 fn verbs(of: &[&str]) -> Vec<String> {
     let help = ended(bare(&[of, &["--help"]].concat())).ok();
-    let lines =
-        help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+    // The first page has several groups, each under a heading of its own; those below have one.
+    let lines = help.lines().skip_while(|line| !line.starts_with("Usage:")).skip(1);
     lines
+        .take_while(|line| *line != "Options:")
         .filter_map(|line| line.strip_prefix("  ")?.split(' ').next().map(str::to_owned))
         .filter(|v| !v.is_empty())
         .collect()
@@ -91,9 +92,14 @@ fn every_verb_shows_an_example_and_the_statuses_are_in_the_help() {
         );
         let lines = help.lines().map(|line| line.chars().count()).max();
         assert!(lines <= Some(140), "{verb}: {lines:?}");
+        assert!(!help.contains("\u{1b}"), "{verb}");
     }
     assert_eq!(verbs(&["key"]), ["preview"]);
     let help = ended(bare(&["--help"])).ok();
+    let (before, _) = help.split_once("\nOptions:").unwrap();
+    assert_eq!(before.matches("\n  list ").count(), 1, "{help}");
+    assert!(!help.contains("\nOthers:"), "a verb is in no group: {help}");
+    assert!(help.lines().all(|line| line.chars().count() <= 80), "{help}");
     let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/cli.md")).unwrap();
     for status in 0..=7 {
         assert!(help.contains(&format!("\n  {status}  ")), "{help}");

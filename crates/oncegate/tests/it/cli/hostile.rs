@@ -32,6 +32,11 @@ async fn c103_nothing_steers_the_terminal() {
     let failed = api.claim("story", "failed").await;
     api.error(&failed, &json!({ "note": HOSTILE })).await.ok();
     api.order(&json!({ "ordr": HOSTILE })).await.ok();
+    // What turns the writing around is no control character, so names and reasons may hold it.
+    let turned = "t\u{202e}";
+    let tag = json!({ "tag": turned, "reason": turned });
+    api.act("tag", &failed.claim_id, &tag).await.ok();
+    let bulk = ["bulk", "tag", "--as", "\u{202e}", "--tag", turned, "--reason", turned, "--expect", "1"];
     let why = format!("why {HOSTILE}");
     let pages = [
         run(&gate, &["list"]).ok(),
@@ -42,6 +47,14 @@ async fn c103_nothing_steers_the_terminal() {
         run(&gate, &["show", "--delivery", "1"]).ok(),
         run(&gate, &["claim", "story", key, "--payload", &json!({ "a": HOSTILE }).to_string()]).out,
         run(&gate, &["audit"]).ok(),
+        run(&gate, &bulk).ok(),
+        run(&gate, &["bulk", "show", "1"]).ok(),
+        run(&gate, &["bulk", "show", "1", "--claims"]).ok(),
+        run(&gate, &["bulk", "list"]).ok(),
+        run(&gate, &["bulk", "dismiss", "--tag", "\u{202e}", "--dry-run"]).ok(),
+        run(&gate, &["tag", &failed.claim_id, "--tag", turned, "--reason", turned]).ok(),
+        run(&gate, &["list", "--tag", turned]).ok(),
+        run(&gate, &["list", "--inbox", "--tag", turned]).ok(),
         run(&gate, &["show", "story", HOSTILE]).fails(5),
         run(&gate, &["pause", HOSTILE, "--reason", "x"]).fails(5),
         run(&gate, &["dismiss", &failed.claim_id, "--reason", &why]).fails(5),

@@ -5,10 +5,14 @@ mod acting;
 mod exits;
 mod granting;
 mod hostile;
+mod many;
+mod naming;
 mod offline;
 mod once;
 mod once_away;
 mod pages;
+mod picking;
+mod repeating;
 
 use std::process::{Child, Command, Output, Stdio};
 

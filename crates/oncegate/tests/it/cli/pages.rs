@@ -133,7 +133,15 @@ async fn tables_fit_the_window_whatever_stands_in_them() {
 ";
     assert_eq!(list, expected, "\n{list}");
     for width in [40, 60, 80, 120, 200] {
-        for arguments in [&["list"][..], &["list", "--inbox"], &["list", "--inbox", "rejected"], &["audit"]] {
+        for arguments in [
+            &["list"][..],
+            &["list", "--inbox"],
+            &["list", "--inbox", "rejected"],
+            &["list", "--group"],
+            &["automations"],
+            &["notices"],
+            &["audit"],
+        ] {
             let mut asked = command(&gate, arguments);
             asked.env("COLUMNS", width.to_string());
             let page = ended(asked).ok();
