@@ -89,7 +89,10 @@ pub enum AccessNameError {
         max: usize,
     },
     /// It stands in every line of history and audit.
-    #[error("must be 1 to {max} bytes of visible text in one line")]
+    #[error(
+        "must be 1 to {max} bytes of visible text in one line, and must not end in @default, which marks what the \
+         server's admins do"
+    )]
     Token {
         /// Bytes at most.
         max: usize,
@@ -157,7 +160,9 @@ impl TryFrom<&str> for TokenName {
     fn try_from(text: &str) -> Result<Self, AccessNameError> {
         let (max, text) = (limits::TOKEN_NAME_BYTES_MAX, text.trim_matches(is_invisible));
         let hidden = |c: char| c.is_control() || (is_invisible(c) && c != ' ');
-        match (1..=max).contains(&text.len()) && !text.chars().any(hidden) {
+        // Of the server's admin who acts elsewhere: nobody else's acts may look like that one's.
+        let visitor = text.to_lowercase().ends_with(&format!("@{}", WorkspaceName::DEFAULT));
+        match (1..=max).contains(&text.len()) && !text.chars().any(hidden) && !visitor {
             true => Ok(Self(text.to_owned())),
             false => Err(AccessNameError::Token { max }),
         }
@@ -177,7 +182,16 @@ mod tests {
             assert!(WorkspaceName::try_from(bad).is_err(), "{bad}");
         }
         assert_eq!(TokenName::try_from("  Zap of the form\u{200b} ").unwrap().as_str(), "Zap of the form");
-        for bad in ["", " \u{feff}", "a\nb", "a\u{202e}b", "a\u{7f}", &"x".repeat(101)] {
+        for bad in [
+            "",
+            " \u{feff}",
+            "a\nb",
+            "a\u{202e}b",
+            "a\u{7f}",
+            "admin@default",
+            "x@DEFAULT ",
+            &"x".repeat(101),
+        ] {
             assert!(TokenName::try_from(bad).is_err(), "{bad:?}");
         }
     }

@@ -1,14 +1,18 @@
 //! Values in a CSV file that a spreadsheet must not take for a formula, and that can be read back unchanged.
 //!
-//! A spreadsheet computes a cell that begins with `=`, `+`, `-` or `@`, also after a tab or a carriage return that it
-//! drops (OWASP, "CSV Injection"). Such a value gets a leading `'`, with which spreadsheets open it as text. A value
-//! that begins with `'` gets one too, so that reading back takes away exactly what was put there.
+//! A spreadsheet computes a cell that begins with `=`, `+`, `-` or `@`, some also with a full-width form of these, and
+//! also after a tab or a line's end that it drops (OWASP, "CSV Injection"). Such a value gets a leading `'`, with which
+//! spreadsheets open it as text. A value that begins with `'` gets one too, so that reading back takes away exactly
+//! what was put there.
 
 use std::borrow::Cow;
 
+/// With what a value begins that needs a `'`.
+const TELLING: [char; 12] = ['=', '+', '-', '@', '\t', '\r', '\n', '\'', '＝', '＋', '－', '＠'];
+
 /// Makes a value safe to be opened as a cell.
 pub fn escape(value: &str) -> Cow<'_, str> {
-    match value.starts_with(['=', '+', '-', '@', '\t', '\r', '\'']) {
+    match value.starts_with(TELLING) {
         true => Cow::Owned(format!("'{value}")),
         false => Cow::Borrowed(value),
     }
@@ -29,9 +33,19 @@ mod tests {
 
     #[test]
     fn c101_what_would_be_computed_is_text() {
-        for value in
-            ["=HYPERLINK(\"http://x.example\",\"open\")", "+1", "-2", "@a", "\t=1", "\r=1", "'=1", "'"]
-        {
+        for value in [
+            "=HYPERLINK(\"http://x.example\",\"open\")",
+            "+1",
+            "-2",
+            "@a",
+            "\t=1",
+            "\r=1",
+            "\n=1",
+            "＝1+1",
+            "＠a",
+            "'=1",
+            "'",
+        ] {
             let cell = escape(value);
             assert!(cell.starts_with('\''), "{value:?}");
             assert_eq!(unescape(&cell), value);

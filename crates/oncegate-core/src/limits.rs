@@ -162,6 +162,8 @@ pub const BULK_CHUNK_ROWS: u32 = 200;
 pub const BULK_UNDO_KEPT_FOR: Duration = Duration::from_secs(30 * 24 * 3600);
 /// Exports at a time; each holds a connection, and a view of the store that keeps its log from shrinking.
 pub const EXPORTS_AT_A_TIME_MAX: usize = 2;
+/// How long an export may take: the largest is sent in minutes, and a slower reader holds the store's log meanwhile.
+pub const EXPORT_TIME_MAX: Duration = Duration::from_secs(15 * 60);
 /// Rows of an export read ahead of a slow reader.
 pub const EXPORT_ROWS_AHEAD: usize = 64;
 /// Notices of one kind in one workspace; beyond them the oldest becomes part of one that counts them together. A person

@@ -4,13 +4,12 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use oncegate_core::claim::Boot;
 use oncegate_core::key::Workspace;
 use oncegate_core::limits;
-use oncegate_core::time::Now;
 use rusqlite::Connection;
 use tokio::sync::{Semaphore, mpsc};
 
+use super::store::Shared;
 use super::transition::judged;
 use super::{readers, row, search};
 use crate::StoreError;
@@ -32,14 +31,13 @@ impl Exports {
         &self,
         workspace: Workspace,
         filter: Filter,
-        now: Now,
-        boot: Boot,
+        shared: Arc<Shared>,
     ) -> Result<Export, StoreError> {
         let permit = Arc::clone(&self.free).try_acquire_owned().map_err(|_| StoreError::Busy)?;
         let mut db = readers::connect(&self.path)?;
         let (rows, taken) = mpsc::channel(limits::EXPORT_ROWS_AHEAD);
         tokio::task::spawn_blocking(move || {
-            if let Err(error) = send(&mut db, workspace, &filter, now, boot, &rows) {
+            if let Err(error) = send(&mut db, workspace, &filter, &shared, &rows) {
                 let _ = rows.blocking_send(Err(error));
             }
             drop(permit);
@@ -52,13 +50,19 @@ fn send(
     db: &mut Connection,
     workspace: Workspace,
     filter: &Filter,
-    now: Now,
-    boot: Boot,
+    shared: &Shared,
     rows: &mpsc::Sender<Result<ClaimView, StoreError>>,
 ) -> Result<(), StoreError> {
+    let now = shared.now();
+    let ends = shared.clock.read().monotonic + limits::EXPORT_TIME_MAX;
     // One statement sees one moment, whatever is written while it is read.
     search::walk(db, workspace, filter, now, (row::COLUMNS, u32::MAX), |r| match row::read(r) {
-        Ok(stored) => Ok(rows.blocking_send(Ok(judged(stored, now, boot))).is_ok()),
+        // Whoever takes a row now and then would hold that moment, and the log with all that came after it, for ever.
+        Ok(_) if shared.clock.read().monotonic >= ends => Err(StoreError::Database(format!(
+            "an export was not taken within {} minutes",
+            limits::EXPORT_TIME_MAX.as_secs() / 60
+        ))),
+        Ok(stored) => Ok(rows.blocking_send(Ok(judged(stored, now, shared.boot))).is_ok()),
         Err(error) => {
             tracing::error!(%error, "a claim is left out of an export");
             Ok(true)

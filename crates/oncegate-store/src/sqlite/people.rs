@@ -39,7 +39,7 @@ impl People for SqliteStore {
     }
 
     async fn export(&self, workspace: Workspace, filter: Filter) -> Result<Export, StoreError> {
-        self.exports.start(workspace, filter, self.shared.now(), self.shared.boot)
+        self.exports.start(workspace, filter, Arc::clone(&self.shared))
     }
 
     async fn history_page(

@@ -70,7 +70,7 @@ pub struct SqliteStore {
 pub(super) struct Shared {
     pub(super) secret: StoreSecret,
     pub(super) boot: Boot,
-    clock: Arc<dyn Clock>,
+    pub(super) clock: Arc<dyn Clock>,
     lease: LeaseClock,
     policies: Arc<dyn PolicyBook>,
     restores: Arc<Restores>,

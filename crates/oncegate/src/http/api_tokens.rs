@@ -148,9 +148,7 @@ pub(crate) async fn revoke(mut doing: Doing) -> Result<Response, Problem> {
         )),
         _ => Err(once::odd()),
     };
-    let answer = once::write(&state, doing.named, Secrecy::Open, write, show).await;
-    state.tokens.forget_all();
-    answer
+    once::write(&state, doing.named, Secrecy::Open, write, show).await
 }
 
 pub(crate) fn shown(token: &ApiToken, now: Timestamp) -> Value {

@@ -20,6 +20,7 @@ use super::claims::named;
 use super::input::{Fields, kind};
 use super::lines::{Ended, JSON_LINES, Lines, stream};
 use super::problem::Problem;
+use super::whole::whole;
 use super::{AppState, dossier};
 
 /// Live claims that a refusal names; the number says how many there are.
@@ -97,12 +98,9 @@ pub(crate) async fn forget(
         .with("live", found.live.len())
         .with("claims", json!(named)));
     }
-    // Goes on although whoever asked hangs up: half of a person is not forgotten.
-    let forgetting = tokio::spawn(forget_all(Arc::clone(&state), caller.workspace, found, reason, actor));
-    let (forgotten, became_live) = forgetting.await.map_err(|error| {
-        tracing::error!(%error, "forgetting panicked");
-        Problem::internal("forgetting failed; ask again, what is forgotten already stays so")
-    })??;
+    // Half of a person is not forgotten.
+    let forgetting = whole(forget_all(Arc::clone(&state), caller.workspace, found, reason, actor));
+    let (forgotten, became_live) = forgetting.await??;
     answer["forgotten"] = forgotten.into();
     answer["live"] = became_live.into();
     Ok(Json(answer))

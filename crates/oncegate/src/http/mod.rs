@@ -34,6 +34,7 @@ pub(crate) mod server;
 mod tokens;
 mod upkeep;
 mod watch;
+mod whole;
 mod workspaces;
 
 use std::sync::Arc;

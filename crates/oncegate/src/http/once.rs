@@ -21,6 +21,7 @@ use super::answer::Json;
 use super::auth::Caller;
 use super::input::read_body;
 use super::problem::Problem;
+use super::whole::whole;
 
 /// Tells a repeat from a first answer.
 const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
@@ -90,7 +91,7 @@ pub(crate) enum Secrecy {
 /// Writes, once if the call is named, and answers. `show` makes the answer of what was written, inside the
 /// transaction and again after it: it must say the same both times. A refusal is not kept.
 pub(crate) async fn write<F>(
-    state: &AppState,
+    state: &Arc<AppState>,
     named: Named,
     secrecy: Secrecy,
     write: Write,
@@ -109,7 +110,15 @@ where
         };
         Once { request, answering: Arc::new(answering) }
     });
-    match state.gate.write(write, once).await? {
+    let (gate, ends_a_token) = (Arc::clone(state), matches!(write, Write::RevokeToken { .. }));
+    let wrote = whole(async move {
+        let wrote = gate.gate.write(write, once).await;
+        if ends_a_token {
+            gate.tokens.forget_all();
+        }
+        wrote
+    });
+    match wrote.await?? {
         Wrote::Now(written, now) => Ok(Json(show(&written, now)?).into_response()),
         Wrote::Before(known) => before(known),
     }

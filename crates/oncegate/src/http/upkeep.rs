@@ -11,6 +11,7 @@ use super::answer::Json;
 use super::auth::Caller;
 use super::input::Fields;
 use super::problem::Problem;
+use super::whole::whole;
 
 type Answered = Result<Json, Problem>;
 
@@ -28,7 +29,7 @@ pub(crate) async fn end_recovery(
     let reason = person_text(fields.required("reason")?, "reason")?;
     let actor = actor(&caller, &mut fields)?;
     fields.finish("reason, by")?;
-    match state.gate.end_recovery(reason, actor).await? {
+    match whole(async move { state.gate.end_recovery(reason, actor).await }).await?? {
         true => Ok(Json(json!({ "in_recovery": false }))),
         false => Err(Problem::nothing_to_do("the store is in no recovery")),
     }
@@ -41,7 +42,7 @@ pub(crate) async fn backups(State(state): State<Arc<AppState>>) -> Answered {
 pub(crate) async fn back_up(State(state): State<Arc<AppState>>, request: Request) -> Answered {
     // Where it is written is the server's to say, not the caller's.
     Fields::read(request).await?.finish("nothing")?;
-    match state.backups.make().await {
+    match whole(async move { state.backups.make().await }).await? {
         Ok(made) => Ok(Json(json!(made))),
         Err(error) => Err(Problem::backup_failed(error)),
     }

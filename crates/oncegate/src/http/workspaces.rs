@@ -17,6 +17,7 @@ use super::auth::Caller;
 use super::input::Fields;
 use super::lines::{Ended, JSON_LINES, Lines, stream};
 use super::problem::Problem;
+use super::whole::whole;
 use super::{AppState, api_tokens, dossier};
 
 type Answered = Result<Json, Problem>;
@@ -90,10 +91,11 @@ pub(crate) async fn delete(mut doing: Doing) -> Answered {
     }
     let (reason, actor) = (doing.reason, doing.actor);
     let call = DeleteWorkspace { workspace: row.workspace, although_live, reason, actor };
-    let deleted = store.delete_workspace(call).await?;
-    state.tokens.forget_all();
-    match deleted {
-        Deleted::Begun(held) => {
+    let known = Arc::clone(&state);
+    let deleted = whole(async move {
+        let deleted = store.delete_workspace(call).await;
+        known.tokens.forget_all();
+        if let Ok(Deleted::Begun(_)) = deleted {
             tokio::spawn(async move {
                 loop {
                     match store.purge().await {
@@ -103,6 +105,11 @@ pub(crate) async fn delete(mut doing: Doing) -> Answered {
                     }
                 }
             });
+        }
+        deleted
+    });
+    match deleted.await?? {
+        Deleted::Begun(held) => {
             Ok(Json(json!({
                 "name": row.name,
                 "deleted": true,

@@ -2,6 +2,7 @@
 
 use oncegate_core::claim::{Parked, ProcessingState};
 use oncegate_core::inbox::InboxList;
+use oncegate_core::limits;
 use oncegate_store::people::Write;
 use oncegate_store::search::{Age, By};
 
@@ -192,6 +193,25 @@ async fn an_export_shows_one_moment_and_two_go_at_a_time() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         };
         assert_eq!(again.recv().await.unwrap().unwrap().claim.processing_state(), ProcessingState::Done);
+    }
+}
+
+#[tokio::test]
+async fn an_export_that_is_hardly_taken_ends() {
+    for bench in benches() {
+        let rows = 2 * limits::EXPORT_ROWS_AHEAD;
+        for n in 0..rows {
+            bench.ask(caller(&format!("k{n}"))).await;
+        }
+        let mut export = bench.export(WS, Filter { oldest_first: true, ..Filter::default() }).await.unwrap();
+        export.recv().await.unwrap().unwrap();
+        bench.live(limits::EXPORT_TIME_MAX).await;
+        let (mut taken, mut last) = (1, None);
+        while let Some(row) = export.recv().await {
+            (taken, last) = (taken + 1, Some(row));
+        }
+        assert!(last.unwrap().is_err(), "half a file must not look like a whole one");
+        assert!(taken < rows, "{taken}");
     }
 }
 

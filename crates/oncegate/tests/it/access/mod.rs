@@ -2,6 +2,7 @@
 
 mod audit;
 mod failures;
+mod hung_up;
 mod persons;
 mod tokens;
 mod walk;
