@@ -105,6 +105,10 @@ fn a_claim_answers_the_hook_and_a_run_ends_it() {
     let due = NOW.wall.after(Duration::from_secs(30));
     assert_eq!(failed(&hooked()).nudge, Some(Nudge { due, unanswered: 0 }));
     assert_eq!(failed(&Policy::default()).nudge, None);
+    // Our own runner does come back: nobody is to be called.
+    let ours = Claim { flow: true, ..run.clone() };
+    let failed = finish(&ours, ours.fence(), &call, &hooked(), NOW, Jitter::NONE).claim.unwrap();
+    assert_eq!(failed.nudge, None);
 }
 
 #[test]

@@ -74,7 +74,7 @@ enum Verb {
     Lab(lab::Args),
 }
 
-/// Runs the program. Its exit status is one of [`Exit`], or that of the command it ran.
+/// Runs the program. Its exit status is one of `oncegate --help`, or that of the command it ran.
 pub fn main() -> ExitCode {
     let mut command = help::grouped(Cli::command());
     let parsed = Cli::from_arg_matches(&command.get_matches_mut());
