@@ -48,7 +48,7 @@ pub(super) enum Verb {
         after_help = "Examples:\n  oncegate show welcome-mail contact-form:8812\n  oncegate show --delivery 6"
     )]
     Show(show::Args),
-    /// Let it run again from the start.
+    /// Let it run again: fresh retries, finished steps stay done.
     #[command(after_help = RESET)]
     Reset(acts::Reset),
     /// Reset it and start oncegate's own steps at once.

@@ -4,6 +4,8 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
+use rustix::process::{Pid, Signal, kill_process};
+
 use crate::harness::{ADMIN, Client};
 
 pub(super) const PROGRAM: &str = env!("CARGO_BIN_EXE_oncegate");
@@ -51,8 +53,8 @@ impl Program {
 
     /// Sends SIGTERM and waits for the end; what it wrote to stdout and stderr.
     pub(super) fn stop(mut self) -> (String, String) {
-        let id = self.child.id().to_string();
-        assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
+        let id = Pid::from_raw(i32::try_from(self.child.id()).unwrap()).unwrap();
+        kill_process(id, Signal::TERM).unwrap();
         assert!(self.child.wait().unwrap().success());
         (self.out.join().unwrap(), self.err.join().unwrap())
     }
