@@ -10,7 +10,7 @@ use crate::time::{Now, Timestamp};
 
 /// What callers are told while the recovery lasts.
 pub const HELD_NOTE: &str = "this store was restored from a backup, and nothing runs until a person has ended the recovery \
-    (`oncegate recovery end`, or POST /v1/recovery/end)";
+    (POST /v1/recovery/end, or `oncegate recovery end` while the gate is stopped)";
 
 /// What callers are told afterwards about a key that came during the recovery.
 pub const PARKED_NOTE: &str = "the store was restored from a backup that does not know this key, so it may have been done \

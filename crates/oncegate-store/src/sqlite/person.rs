@@ -133,9 +133,10 @@ impl Context<'_> {
         let claim = stored.view.claim;
         let state = match claim.state {
             State::Done { .. } => claim.state,
-            State::Error { at, cause, .. } => State::Error { at, due: None, cause, note: NOTE.into() },
+            // Nobody shall look at it any more: there is nothing left to look at.
+            State::Error { due: None, .. } if claim.nudge.is_none() => State::None { due: None },
             State::None { .. } if claim.dismissed => State::None { due: None },
-            State::None { .. } | State::Processing(_) => return Ok(Forgotten::Live),
+            State::None { .. } | State::Error { .. } | State::Processing(_) => return Ok(Forgotten::Live),
         };
         let dismissed = !matches!(state, State::Done { .. });
         let left = Claim {
@@ -190,9 +191,6 @@ impl Context<'_> {
         Ok(if gone > 0 { Forgotten::Yes } else { Forgotten::Nothing })
     }
 }
-
-/// What an error says whose note is gone.
-const NOTE: &str = "forgotten at a person's request";
 
 #[async_trait]
 impl Privacy for SqliteStore {

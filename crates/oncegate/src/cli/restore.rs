@@ -27,6 +27,7 @@ pub(super) struct Args {
 
 pub(super) async fn run(args: Args) -> Result<(), String> {
     let now = SystemClock::new().read().wall;
+    let data = args.data.clone();
     let restored = tokio::task::spawn_blocking(move || {
         sqlite::restore(&args.backup, &args.data, args.replace, args.ephemeral, now)
     });
@@ -37,8 +38,11 @@ pub(super) async fn run(args: Args) -> Result<(), String> {
     let gap = restored.recovery.gap;
     super::say(format_args!(
         "restored from a backup of {}; {} claims were open then and are errors now: outcome unknown\n\
-         The store is in recovery: nothing runs until you have looked and said\n  oncegate recovery end --reason WHY",
-        gap.backup_at, restored.recovery.open_claims
+         The store is in recovery: nothing runs until you have looked and said, while no gate runs on it,\n  \
+         oncegate recovery end --data {} --reason WHY",
+        gap.backup_at,
+        restored.recovery.open_claims,
+        data.display()
     ));
     Ok(())
 }

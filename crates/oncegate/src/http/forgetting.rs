@@ -137,7 +137,9 @@ fn person_of(value: Value) -> Result<Person, Problem> {
 impl Found {
     fn add(&mut self, view: &ClaimView) {
         let ended = match &view.claim.state {
-            ClaimState::Done { .. } | ClaimState::Error { .. } => true,
+            ClaimState::Done { .. } => true,
+            // What will run again by itself, or is about to be called back, is not over.
+            ClaimState::Error { due, .. } => due.is_none() && view.claim.nudge.is_none(),
             ClaimState::None { .. } => view.claim.dismissed,
             ClaimState::Processing(_) => false,
         };

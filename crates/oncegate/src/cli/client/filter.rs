@@ -25,11 +25,11 @@ pub(super) struct Filters {
     tag: Option<String>,
     /// Only what is in error for this.
     #[arg(long, value_name = "CAUSE", value_parser = [
-        "failed", "outcome_unknown", "stale", "shutdown", "asked_to_wait", "marked", "marked_after_done",
+        "failed", "outcome_unknown", "stale", "shutdown", "asked_to_wait", "marked", "marked_after_done", "restored",
     ])]
     error_cause: Option<String>,
     /// Only what is held back for this.
-    #[arg(long, value_name = "WHY", value_parser = ["needs_replay", "loop_suspected", "incident", "reset"])]
+    #[arg(long, value_name = "WHY", value_parser = ["needs_replay", "loop_suspected", "incident", "reset", "restored"])]
     parked: Option<String>,
     /// Only claims with this text in key, record, run URL or note.
     #[arg(short = 'q', long, value_name = "TEXT")]

@@ -108,8 +108,8 @@ fn json(lists: &[List]) -> String {
 /// What a list is, and what to do with what stands in it.
 fn meaning(list: InboxList) -> &'static str {
     match list {
-        InboxList::Stuck => "went silent past its TTL: look whether it happened",
-        InboxList::Error => "failed: with a due time it retries by itself",
+        InboxList::Stuck => "went silent past its TTL: look, then reset or dismiss",
+        InboxList::Error => "failed: what is due runs again, by itself or by its caller",
         InboxList::Mismatch => "one key came with two payloads: compare them, then dismiss",
         InboxList::Parked => "held back: it runs only if somebody starts it",
         InboxList::Rejected => "webhooks that could not run: mend the source, then release",
@@ -248,8 +248,15 @@ fn next(list: InboxList, row: &Value, now: Timestamp, room: usize) -> String {
     let due = age::read(&row["due_at"]);
     match list {
         InboxList::Error if due.is_some_and(|due| due > now) => "nothing to do before that".into(),
-        InboxList::Error if row["error_cause"] == "outcome_unknown" => look(),
-        InboxList::Stuck | InboxList::Error => act("reset"),
+        InboxList::Error if due.is_some() => "→ its caller may claim it again now".into(),
+        // Whoever resets it unseen may double it.
+        InboxList::Error
+            if matches!(row["error_cause"].as_str(), Some("outcome_unknown" | "restored" | "stale")) =>
+        {
+            look()
+        }
+        InboxList::Stuck => look(),
+        InboxList::Error => act("reset"),
         InboxList::Mismatch | InboxList::Late => look(),
         InboxList::Parked => match (row["parked"].as_str(), row["run_url"].as_str()) {
             (Some("needs_replay"), Some(url)) => format!("→ replay its run: {}", clean(url)),

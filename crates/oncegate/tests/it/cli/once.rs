@@ -157,7 +157,7 @@ async fn a_killed_wrapper_leaves_a_stuck_claim_and_never_a_second_run() {
     bench.gate.advance(mins(6)).await;
     assert_eq!(bench.gate.api.keys_in("stuck").await, ["monday"]);
     let page = run(&bench.gate, &["list", "--inbox"]).ok();
-    assert!(page.contains("→ oncegate reset backup monday --reason '…'"), "{page}");
+    assert!(page.contains("→ oncegate show backup monday"), "{page}");
     assert_eq!(bench.runs(), 1);
     let pid = std::fs::read_to_string(bench.path("pid")).unwrap();
     kill_process(Pid::from_raw(pid.trim().parse().unwrap()).unwrap(), Signal::KILL).unwrap();
