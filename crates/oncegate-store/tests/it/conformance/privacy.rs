@@ -98,6 +98,7 @@ async fn what_is_forgotten_leaves_a_hash_that_stops_the_same_event() {
         // The promise stays: what happened does not happen again because somebody was forgotten.
         assert_eq!(bench.answer(event("done ann@example.com")).await, "stop duplicate");
         assert_eq!(bench.answer(event("failed")).await, "stop dismissed");
+        assert_eq!(bench.seen(failed.id).await.inbox, None, "there is nothing left to look at");
         assert_eq!(bench.say(&done.token.unwrap(), Call::Done).await, Answer::LostClaim);
     }
 }
@@ -156,5 +157,22 @@ async fn what_is_forgotten_cannot_be_started_from_here() {
         bench.clock.advance(MINUTE);
         assert!(bench.due_ids().await.is_empty());
         assert!(bench.due_nudges(9).await.unwrap().is_empty());
+    }
+}
+
+/// A retry that is due is an effect that is meant: forgetting must not be the silent end of it.
+#[tokio::test]
+async fn what_will_run_again_by_itself_is_not_forgotten() {
+    for bench in benches() {
+        let id = bench.ask(caller("k").queued()).await.id;
+        let run = bench.ask(runner(id, bench.boot())).await;
+        bench.say(&run.token.unwrap(), failed()).await;
+        let forget = async || bench.forget(WS, vec![Forget::Claim(id)]).await.unwrap();
+        assert_eq!(forget().await, [Forgotten::Live]);
+        bench.live(HOUR).await;
+        assert_eq!(bench.due_ids().await, [id], "it is still to run");
+        bench.person(id, Act::Dismiss).await;
+        assert_eq!(forget().await, [Forgotten::Yes]);
+        assert!(bench.due_ids().await.is_empty());
     }
 }
