@@ -93,6 +93,13 @@ pub struct Request {
     pub dated: Option<Timestamp>,
 }
 
+impl Request {
+    /// Asks for a claim as it stands, with no word about what it is to work on.
+    pub fn as_it_stands(start: Start) -> Self {
+        Self { start, fingerprint: None, record: None, ttl: None, correction: false, dated: None }
+    }
+}
+
 /// How to start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Start {

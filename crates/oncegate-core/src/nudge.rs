@@ -36,14 +36,7 @@ pub fn nudge(facts: &Facts, policy: &Policy, now: Now) -> Verdict {
         return Verdict::Wait;
     }
     // What a claim would be told that says nothing about its payload.
-    let request = Request {
-        start: Start::Now(Holder::Caller { run_id: None }),
-        fingerprint: None,
-        record: None,
-        ttl: None,
-        correction: false,
-        dated: None,
-    };
+    let request = Request::as_it_stands(Start::Now(Holder::Caller { run_id: None }));
     let verdict = decide(facts, &request, policy, now);
     match verdict.decision {
         Decision::Run(reason) => {

@@ -84,7 +84,12 @@ async fn look(
             if active.contains(&due.id) || cooling.contains_key(&due.id) {
                 continue;
             }
-            match gate.store().nudge(due.id).await? {
+            // One that cannot be read must not keep those behind it from their turn either.
+            let nudge = gate.store().nudge(due.id).await.unwrap_or_else(|error| {
+                tracing::error!(claim = %due.id, %error, "could not look whether a tool is to be called back");
+                Nudge::Wait
+            });
+            match nudge {
                 Nudge::Over => {}
                 Nudge::Wait => {
                     waiting += 1;

@@ -87,14 +87,7 @@ impl Worker {
         acted_on.as_mut().enable();
         let call = ClaimCall {
             target: Target::Id(id),
-            request: Request {
-                start: Start::Now(Holder::Runner { boot: store.boot() }),
-                fingerprint: None,
-                record: None,
-                ttl: None,
-                correction: false,
-                dated: None,
-            },
+            request: Request::as_it_stands(Start::Now(Holder::Runner { boot: store.boot() })),
             run_url: None,
             parent: None,
             payload: None,

@@ -3,11 +3,12 @@
 use async_trait::async_trait;
 use oncegate_core::claim::{Claim, Holder};
 use oncegate_core::decide::{Request, RunReason, Start};
-use oncegate_core::key::{AutomationName, ClaimId, ClaimRef, Workspace};
+use oncegate_core::key::ClaimRef;
 use oncegate_core::nudge::{self, Verdict};
 use oncegate_core::time::Now;
 use rusqlite::{Connection, OptionalExtension, params};
 
+use super::queries;
 use super::row::{self, Extra};
 use super::store::SqliteStore;
 use super::transition::{Context, Place};
@@ -122,14 +123,7 @@ impl Context<'_> {
 fn as_its_caller(id: ClaimRef) -> ClaimCall {
     ClaimCall {
         target: Target::Id(id),
-        request: Request {
-            start: Start::Now(Holder::Caller { run_id: None }),
-            fingerprint: None,
-            record: None,
-            ttl: None,
-            correction: false,
-            dated: None,
-        },
+        request: Request::as_it_stands(Start::Now(Holder::Caller { run_id: None })),
         run_url: None,
         parent: None,
         payload: None,
@@ -143,17 +137,5 @@ pub(super) fn due(db: &Connection, now: Now, limit: u32) -> Result<Vec<Due>, Sto
         "SELECT c.workspace_id, c.claim_id, a.name FROM claims c JOIN automations a ON a.id = c.automation_id \
          WHERE c.nudge_at <= ?1 AND a.paused_at IS NULL ORDER BY c.nudge_at LIMIT ?2",
     )?;
-    let rows = statement
-        .query_map(params![now.wall.as_millis(), limit], |r| {
-            Ok((r.get::<_, i64>(0)?, r.get::<_, [u8; 16]>(1)?, r.get::<_, String>(2)?))
-        })?
-        .collect::<Result<Vec<_>, _>>()?;
-    rows.into_iter()
-        .map(|(workspace, id, name)| {
-            let automation = AutomationName::try_from(name.as_str())
-                .map_err(|e| StoreError::Inconsistent(e.to_string()))?;
-            let id = ClaimRef { workspace: Workspace(workspace), id: ClaimId(id) };
-            Ok(Due { id, automation })
-        })
-        .collect()
+    queries::due_rows(statement.query(params![now.wall.as_millis(), limit])?)
 }

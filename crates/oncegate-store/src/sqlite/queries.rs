@@ -6,7 +6,7 @@ use oncegate_core::key::{AutomationName, ClaimId, ClaimRef, Workspace};
 use oncegate_core::limits;
 use oncegate_core::time::{Now, millis};
 use rusqlite::types::Value;
-use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
+use rusqlite::{Connection, OptionalExtension, Row, Rows, params, params_from_iter};
 
 use super::row::{self, ts};
 
@@ -190,17 +190,20 @@ pub(super) fn due(db: &Connection, now: Now, boot: Boot, limit: u32) -> Result<V
          ORDER BY at LIMIT ?4",
     )?;
     let boot = i64::try_from(boot.0).unwrap_or(i64::MAX);
-    let rows = statement
-        .query_map(params![now.wall.as_millis(), now.lease.0, boot, limit], |r| {
-            Ok((r.get::<_, i64>(0)?, r.get::<_, [u8; 16]>(1)?, r.get::<_, String>(2)?))
-        })?
-        .collect::<Result<Vec<_>, _>>()?;
-    rows.into_iter()
-        .map(|(workspace, id, name)| {
-            let automation = AutomationName::try_from(name.as_str())
-                .map_err(|e| StoreError::Inconsistent(e.to_string()))?;
-            let id = ClaimRef { workspace: Workspace(workspace), id: ClaimId(id) };
-            Ok(Due { id, automation })
-        })
-        .collect()
+    due_rows(statement.query(params![now.wall.as_millis(), now.lease.0, boot, limit])?)
+}
+
+/// Whose turn it is, of rows of workspace, id and automation. One bad row never stops a sweep: it is left out, and told.
+pub(super) fn due_rows(mut rows: Rows<'_>) -> Result<Vec<Due>, StoreError> {
+    let mut due = Vec::new();
+    while let Some(r) = rows.next()? {
+        let (workspace, id) = (Workspace(r.get(0)?), ClaimId(r.get(1)?));
+        match AutomationName::try_from(r.get::<_, String>(2)?.as_str()) {
+            Ok(automation) => due.push(Due { id: ClaimRef { workspace, id }, automation }),
+            Err(_) => {
+                tracing::error!(claim = %id, "what is due is left out: its automation's name is unreadable")
+            }
+        }
+    }
+    Ok(due)
 }

@@ -272,6 +272,18 @@ async fn one_unreadable_row_neither_stops_a_list_nor_hides_itself() {
 }
 
 #[tokio::test]
+async fn one_unreadable_automation_does_not_keep_the_work_of_others_from_its_turn() {
+    let dir = scratch();
+    let store = open(dir.path()).unwrap();
+    for name in ["broken", "welcome"] {
+        store.claim(caller("k").of(name).queued()).await.unwrap();
+    }
+    raw(dir.path()).execute("UPDATE automations SET name = '' WHERE name = 'broken'", []).unwrap();
+    let due: Vec<_> = store.due(9).await.unwrap().into_iter().map(|d| d.automation).collect();
+    assert_eq!(due, [automation("welcome")]);
+}
+
+#[tokio::test]
 async fn one_failing_call_in_a_batch_does_not_fail_its_neighbours() {
     let dir = scratch();
     let store = open(dir.path()).unwrap();

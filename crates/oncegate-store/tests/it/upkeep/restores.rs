@@ -17,7 +17,7 @@ use rusqlite::Connection;
 use super::copy;
 use super::upgrades::{LIVES, previous_release};
 use crate::conformance::{Asking, DAY, HOUR, MORNING, WS, automation, caller, key, scratch, words};
-use crate::sqlite::options;
+use crate::sqlite::{options, raw};
 
 fn bytes_of(dir: &Path) -> Vec<u8> {
     std::fs::read(dir.join("oncegate.db")).unwrap()
@@ -169,6 +169,28 @@ async fn a_key_that_came_in_recovery_waits_for_a_person_and_then_for_its_caller(
 }
 
 /// The lease clock stood still between backup and restore, so "just now" may be yesterday: its run may long be over.
+/// What cannot be read cannot run; that it is damaged must not cost all the others.
+#[tokio::test]
+async fn one_unreadable_claim_does_not_stop_the_restore_of_the_others() {
+    let (dir, out) = (scratch(), scratch());
+    let store = SqliteStore::open(dir.path(), &options()).unwrap();
+    let mut ids = vec![];
+    for name in ["broken", "sound"] {
+        ids.push(store.claim(caller(name)).await.unwrap().unwrap().id);
+    }
+    store.close().await;
+    drop(store);
+    raw(dir.path()).execute("UPDATE claims SET lease_ttl = 0 WHERE idempotency_key = 'broken'", []).unwrap();
+    let backup = out.path().join("old.db");
+    copy(dir.path(), &backup);
+    let restored = restore(&backup, &out.path().join("new"), false, true, MORNING.after(HOUR)).unwrap();
+    assert_eq!(restored.recovery.open_claims, 1);
+    let store = SqliteStore::open(&out.path().join("new"), &options()).unwrap();
+    let sound = store.show(ids[1]).await.unwrap().unwrap();
+    assert_eq!(sound.inbox, Some(InboxList::Error));
+    assert!(store.show(ids[0]).await.is_err());
+}
+
 #[tokio::test]
 async fn what_was_done_at_its_claim_before_the_backup_does_not_run_again() {
     let (dir, out) = (scratch(), scratch());

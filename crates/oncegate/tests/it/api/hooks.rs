@@ -153,6 +153,26 @@ async fn those_who_wait_for_a_record_do_not_keep_others_from_being_called() {
 }
 
 #[tokio::test]
+async fn one_that_cannot_be_read_keeps_nobody_from_being_called() {
+    let receiver = Receiver::start().await;
+    let gate = gate(&receiver).await;
+    gate.api.pause("story").await.ok();
+    for key in ["broken", "sound"] {
+        let mut ask = asks(key);
+        ask["record"] = json!(format!("crm:{key}"));
+        gate.api.claim_with(&ask).await.is("stop paused");
+        gate.advance(secs(1)).await;
+    }
+    let db = rusqlite::Connection::open(gate.database()).unwrap();
+    db.execute("UPDATE claims SET record = '' WHERE idempotency_key = 'broken'", []).unwrap();
+    gate.api.resume("story").await.ok();
+    for _ in 0..5 {
+        gate.advance(secs(5)).await;
+    }
+    assert_eq!(receiver.got("/hook", 1).await[0].json()["idempotency_key"], "sound");
+}
+
+#[tokio::test]
 async fn where_nobody_calls_pausing_says_so_and_the_key_is_parked_with_its_run() {
     let gate = Setup::alone("automations: { plain: { ttl: 10m } }").start().await;
     let note = gate.api.pause("plain").await.ok()["note"].as_str().unwrap().to_owned();
