@@ -63,8 +63,16 @@ impl Context<'_> {
         );
         let mut statement = self.db.prepare_cached(&sql)?;
         let (workspace, id) = (parent.view.workspace, parent.view.claim.id);
-        let rows = statement.query_map(params![workspace.0, &id.0[..]], |r| Ok(row::read(r)))?;
-        rows.map(|row| row?).collect()
+        let mut rows = statement.query(params![workspace.0, &id.0[..]])?;
+        let mut children = Vec::new();
+        while let Some(r) = rows.next()? {
+            match row::read(r) {
+                Ok(child) => children.push(child),
+                // What happened to the parent must be written down, whatever is the matter with a child.
+                Err(error) => tracing::error!(%error, "a claim does not hear of its parent"),
+            }
+        }
+        Ok(children)
     }
 
     /// The parent whose token the call shows. `Err(())` within: it holds no longer.

@@ -15,8 +15,10 @@ pub(super) fn remove(cx: &Context<'_>, limit: u32) -> Result<u64, StoreError> {
         automations.query_map([], |r| Ok((r.get(0)?, r.get(1)?, r.get(2)?)))?.collect::<Result<_, _>>()?;
     let (mut looked_at, mut removed) = (0, 0);
     for (number, workspace, name) in automations {
-        let name = AutomationName::try_from(name.as_str())
-            .map_err(|e| StoreError::Inconsistent(format!("an automation has an unreadable name: {e}")))?;
+        let Ok(name) = AutomationName::try_from(name.as_str()) else {
+            tracing::error!(automation = number, "payloads of an automation with an unreadable name stay");
+            continue;
+        };
         let cut = cx
             .now
             .wall

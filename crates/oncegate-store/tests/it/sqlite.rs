@@ -5,9 +5,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::task::Poll;
 
+use oncegate_core::finish::{Answer, Call};
 use oncegate_core::inbox::InboxList;
+use oncegate_core::policy::Jitter;
 use oncegate_core::reset::Act;
-use oncegate_store::api::{ActCall, Filter, PolicyBook, Workspace};
+use oncegate_store::api::{ActCall, Filter, FinishCall, PolicyBook, Workspace};
 use oncegate_store::clock::{Clock, ManualClock};
 use oncegate_store::sqlite::{Options, Settings, SqliteStore};
 use oncegate_store::{Store, StoreError};
@@ -281,6 +283,28 @@ async fn one_unreadable_automation_does_not_keep_the_work_of_others_from_its_tur
     raw(dir.path()).execute("UPDATE automations SET name = '' WHERE name = 'broken'", []).unwrap();
     let due: Vec<_> = store.due(9).await.unwrap().into_iter().map(|d| d.automation).collect();
     assert_eq!(due, [automation("welcome")]);
+    assert!(store.reap(9).await.is_ok(), "nor what is to be forgotten");
+}
+
+#[tokio::test]
+async fn one_unreadable_child_does_not_keep_its_parent_from_being_done() {
+    let dir = scratch();
+    let store = open(dir.path()).unwrap();
+    let token = store.claim(caller("parent")).await.unwrap().unwrap().token.unwrap();
+    let (id, fence) = store.secret().read_token(token.expose()).unwrap();
+    let mut child = caller("child");
+    child.parent = Some((id, fence));
+    store.claim(child).await.unwrap().unwrap();
+    raw(dir.path()).execute("UPDATE claims SET lease_ttl = 0 WHERE idempotency_key = 'child'", []).unwrap();
+    let call = FinishCall {
+        id,
+        fence,
+        call: Call::Done,
+        jitter: Jitter::NONE,
+        result: None,
+        actor: "holder".into(),
+    };
+    assert_eq!(store.finish(call).await.unwrap().unwrap().0, Answer::Accepted);
 }
 
 #[tokio::test]
