@@ -193,7 +193,8 @@ pub(super) fn due(db: &Connection, now: Now, boot: Boot, limit: u32) -> Result<V
     due_rows(statement.query(params![now.wall.as_millis(), now.lease.0, boot, limit])?)
 }
 
-/// Whose turn it is, of rows of workspace, id and automation. One bad row never stops a sweep: it is left out, and told.
+/// Whose turn it is, of rows of workspace, id and automation. One bad row never stops a sweep: it is left out, and
+/// told.
 pub(super) fn due_rows(mut rows: Rows<'_>) -> Result<Vec<Due>, StoreError> {
     let mut due = Vec::new();
     while let Some(r) = rows.next()? {
