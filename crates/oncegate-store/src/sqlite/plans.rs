@@ -34,7 +34,7 @@ use crate::people::{self, Kept, Once, Write, Written, Wrote};
 use crate::search::By;
 
 const NOW: Now = Now { wall: Timestamp::from_secs(1_767_607_200), lease: LeaseInstant(0) };
-const BOOT: Boot = Boot(1);
+const BOOT: Boot = Boot::alone(1);
 const WS: Workspace = Workspace::DEFAULT;
 
 /// Tables that grow with every event; the others have a handful of rows.

@@ -186,11 +186,12 @@ pub(super) fn due(db: &Connection, now: Now, boot: Boot, limit: u32) -> Result<V
            SELECT c.workspace_id, c.claim_id, a.name, c.processing_started_at FROM claims c \
              JOIN automations a ON a.id = c.automation_id \
              WHERE c.processing_state = 'processing' AND c.flow = 1 AND c.due_at IS NULL \
-             AND (c.lease_expires <= ?2 OR (c.holder = 'runner' AND c.boot < ?3)) AND a.paused_at IS NULL) \
-         ORDER BY at LIMIT ?4",
+             AND (c.lease_expires <= ?2 OR (c.holder = 'runner' AND c.boot >= ?3 AND c.boot < ?4)) \
+             AND a.paused_at IS NULL) \
+         ORDER BY at LIMIT ?5",
     )?;
-    let boot = i64::try_from(boot.0).unwrap_or(i64::MAX);
-    due_rows(statement.query(params![now.wall.as_millis(), now.lease.0, boot, limit])?)
+    let over = boot.over();
+    due_rows(statement.query(params![now.wall.as_millis(), now.lease.0, over.start, over.end, limit])?)
 }
 
 /// Whose turn it is, of rows of workspace, id and automation. One bad row never stops a sweep: it is left out, and
