@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The one test command: formatting, lints, every test, the API against its description, the documentation. It needs
-# Rust, a C compiler and Python, and no running service. What it says is what it does; it stops at the first step that fails.
+# Rust, a C compiler, Python and PostgreSQL's programs, and no running service. What it says is what it does; it stops
+# at the first step that fails.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -48,10 +49,27 @@ rust() {
     done
 }
 
+# The tests start servers of their own; what finds their programs is the tests' own code.
+postgresql() {
+    cargo build --quiet -p oncegate-testing
+    if cargo run --quiet -p oncegate-testing -- version 2> /dev/null; then
+        return
+    fi
+    if [ -z "${ONCEGATE_TEST_POSTGRES_BIN:-}" ] && [ "$(id -u)" -eq 0 ] && command -v apt-get > /dev/null; then
+        apt-get update -qq
+        DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends postgresql-common > /dev/null
+        # Debian would make and start a server for everybody; nobody here asked for one.
+        sed -i 's/^#\?create_main_cluster.*/create_main_cluster = false/' /etc/postgresql-common/createcluster.conf
+        DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends postgresql > /dev/null
+    fi
+    cargo run --quiet -p oncegate-testing -- version || stop 'the tests need the programs of PostgreSQL, see above'
+}
+
 documentation() { RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --quiet; }
 
 step 'C compiler' c_compiler
 step 'Rust' rust
+step 'PostgreSQL' postgresql
 step 'Formatting' cargo fmt --all --check
 step 'Lints' cargo clippy --workspace --all-targets --quiet -- -D warnings
 step 'Tests' cargo test --workspace

@@ -30,16 +30,19 @@ const TEXT_LINE_CHARS_MAX: usize = 160;
 const ME: &str = "crates/oncegate/tests/it/tidy.rs";
 
 /// What our crates may depend on; a border is a design decision (ARCHITECTURE.md, "Crates").
-const ARROWS: [(&str, &[&str]); 8] = [
+const ARROWS: [(&str, &[&str]); 9] = [
     ("oncegate-core", &[]),
     ("oncegate-connect", &["oncegate-core"]),
     ("oncegate-store", &["oncegate-core"]),
+    ("oncegate-testing", &[]),
     ("oncegate-model", &["oncegate-core", "oncegate-store"]),
     ("oncegate-runner", &["oncegate-core", "oncegate-store", "oncegate-connect"]),
     ("oncegate", &["oncegate-core", "oncegate-store", "oncegate-connect", "oncegate-runner"]),
     ("fuzz", &["oncegate"]),
     ("bench", &["oncegate", "oncegate-core", "oncegate-store", "oncegate-connect", "oncegate-runner"]),
 ];
+/// What only tests and the benchmark may depend on.
+const TESTING: &str = "oncegate-testing";
 /// The core can call nothing that reads, waits or draws lots.
 const NOT_IN_THE_CORE: [&str; 6] = ["tokio", "rusqlite", "reqwest", "axum", "getrandom", "rand"];
 
@@ -89,6 +92,11 @@ fn rules() -> Vec<(&'static str, Rule, Bad)> {
             "arrows",
             arrows,
             vec![("crates/oncegate-store/Cargo.toml", "[dependencies]\noncegate-runner = \"1\"\n")],
+        ),
+        (
+            "arrows",
+            arrows,
+            vec![("crates/oncegate/Cargo.toml", "[dependencies]\noncegate-testing.workspace = true\n")],
         ),
         ("edges", edges, vec![("crates/a/src/a.rs", "let now = std::time::Instant::now();\n")]),
         ("places", places, vec![("docs/a.md", "see ../shared/cases\n")]),
@@ -248,7 +256,8 @@ fn test_modules(files: &[File]) -> BTreeSet<String> {
 
 fn program(files: &[File]) -> impl Iterator<Item = &File> {
     let tests = test_modules(files);
-    files.iter().filter(move |f| f.is_source() && !tests.contains(&f.path))
+    let apart = format!("crates/{TESTING}/");
+    files.iter().filter(move |f| f.is_source() && !f.path.starts_with(&apart) && !tests.contains(&f.path))
 }
 
 fn text<'a>(files: &'a [File], path: &str) -> &'a str {
@@ -342,8 +351,12 @@ fn arrows(files: &[File]) -> Vec<String> {
             section = if line.starts_with('[') { line } else { section };
             let name = line.split(['.', '=', ' ']).next().unwrap_or_default();
             let ours = name == "oncegate" || name.starts_with("oncegate-");
-            let turned =
-                section.ends_with("dependencies]") && ours && name != own && !allowed.contains(&name);
+            let for_tests = name == TESTING && (section == "[dev-dependencies]" || own == "bench");
+            let turned = section.ends_with("dependencies]")
+                && ours
+                && name != own
+                && !allowed.contains(&name)
+                && !for_tests;
             let impure =
                 section == "[dependencies]" && own == "oncegate-core" && NOT_IN_THE_CORE.contains(&name);
             if turned || impure {
