@@ -15,6 +15,7 @@ mod context;
 mod error;
 mod export;
 mod family;
+mod hello;
 mod intake;
 mod migrations;
 mod nodes;

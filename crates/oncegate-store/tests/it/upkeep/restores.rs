@@ -3,7 +3,7 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use oncegate_core::claim::{Boot, ErrorCause, Parked, State};
+use oncegate_core::claim::{ErrorCause, Parked, State};
 use oncegate_core::finish::Call;
 use oncegate_core::inbox::InboxList;
 use oncegate_core::policy::Jitter;
