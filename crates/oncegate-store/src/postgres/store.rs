@@ -87,10 +87,11 @@ impl Shared {
         let reading = self.clock.read();
         let wall = self.simulated.then(|| reading.wall.as_millis());
         let sql = clock::tick_sql();
-        let ticked = queries::row_opt(db, &sql, &[&wall]).await?;
+        let expected = self.cluster.expected(reading.monotonic);
+        let ticked = queries::row_opt(db, &sql, &[&wall, &Some(expected)]).await?;
         let ticked = ticked.ok_or_else(|| StoreError::Inconsistent("the row of `clock` is gone".into()))?;
         let (anchor, set_back) = (nodes::anchor(&ticked), ticked.get::<_, i64>(2));
-        self.cluster.anchor(anchor);
+        self.cluster.anchor(anchor, reading.monotonic);
         let now = self.cluster.at(anchor.wall, reading.monotonic).unwrap_or_else(|| self.estimate());
         Ok((now, set_back))
     }
