@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError};
 use async_trait::async_trait;
 use oncegate_core::key::{AutomationName, Workspace};
 
-use super::error::{Fault, unreadable};
+use super::error::Fault;
 use super::nodes::SILENT_MS;
 use super::queries;
 use super::row::ts;
@@ -29,9 +29,13 @@ fn written(can: &Abilities) -> String {
     serde_json::json!(declared).to_string()
 }
 
-/// Adds what a node keeps there; a name that this version cannot read is none that it could be asked about.
-fn read(text: &str, can: &mut Abilities) -> Result<(), Fault> {
-    let declared: Vec<(i64, String, u8)> = serde_json::from_str(text).map_err(unreadable)?;
+/// Adds what a node keeps there. What this version cannot read, e.g. of a newer one, it leaves out: it then only says
+/// less of what can be run.
+fn read(text: &str, can: &mut Abilities) {
+    let declared: Vec<(i64, String, u8)> = serde_json::from_str(text).unwrap_or_else(|error| {
+        tracing::warn!(%error, "what another node says that it can run is unreadable");
+        Vec::new()
+    });
     for (workspace, name, runs) in declared {
         let Ok(name) = AutomationName::try_from(name.as_str()) else { continue };
         let name = (Workspace(workspace), name);
@@ -40,7 +44,6 @@ fn read(text: &str, can: &mut Abilities) -> Result<(), Fault> {
         }
         can.declares.insert(name);
     }
-    Ok(())
 }
 
 impl Shared {
@@ -70,7 +73,7 @@ impl PgStore {
         let since = now.wall.as_millis() - SILENT_MS;
         let mut can = Abilities::default();
         for r in queries::rows(&db, sql, &[&self.shared.node.0, &since]).await? {
-            read(r.get(0), &mut can)?;
+            read(r.get(0), &mut can);
         }
         Ok(can)
     }

@@ -11,8 +11,8 @@ use rusqlite::{Connection, OptionalExtension, Row, Rows, params, params_from_ite
 use super::row::{self, ts};
 
 use crate::StoreError;
-use crate::nodes::{Names, STRANDED_MAX};
 use crate::api::{Due, HistoryRow, Page, Payload, Work};
+use crate::nodes::{Names, STRANDED_MAX};
 
 /// The list a row stands in, in SQL: the same answer as [`oncegate_core::inbox::list_of`], which the conformance
 /// suite compares on random rows. `?2` is the lease clock, `?3` the wall clock past which a start is a clock problem.
@@ -219,7 +219,14 @@ pub(super) fn due(
     ))?;
     let over = boot.over();
     let runs = runs.map(listed);
-    due_rows(statement.query(params![now.wall.as_millis(), now.lease.0, over.start, over.end, limit, runs])?)
+    due_rows(statement.query(params![
+        now.wall.as_millis(),
+        now.lease.0,
+        over.start,
+        over.end,
+        limit,
+        runs
+    ])?)
 }
 
 /// The automations that have work that is due, and are not `runnable`.
