@@ -175,7 +175,6 @@ impl PgStore {
         Ok(store)
     }
 
-    /// Reads on a connection of the pool; `$body` evaluates to `Result<_, Fault>`.
     async fn reader(&self) -> Result<Connection, StoreError> {
         self.shared.reader().await.map_err(|fault| self.shared.failed(fault))
     }
@@ -263,6 +262,7 @@ macro_rules! read {
         outcome.map_err(|fault| $self.shared.failed(fault))
     }};
 }
+pub(super) use read;
 
 #[async_trait]
 impl Store for PgStore {
@@ -458,7 +458,7 @@ impl Store for PgStore {
     }
 
     async fn end_recovery(&self, reason: String, actor: String) -> Result<bool, StoreError> {
-        let ended = transact!(&self.shared, |cx| super::upkeep::end_recovery(&cx, &reason, &actor).await)?;
+        let ended = transact!(&self.shared, |cx| cx.end_recovery(&reason, &actor).await)?;
         self.shared.recovering.store(false, Ordering::Release);
         Ok(ended)
     }
