@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 
 use oncegate_core::key::{AutomationName, Workspace};
 
-use super::context::{Context, transact};
+use super::context::{Context, read, transact};
 use super::error::Fault;
 use super::queries;
-use super::store::{PgStore, read};
+use super::store::PgStore;
 use crate::StoreError;
 
 /// A claim, and the moment before which its automation's payloads go.

@@ -8,9 +8,9 @@ use std::time::Duration;
 use oncegate_core::key::Workspace;
 use oncegate_core::limits;
 
-use super::context::{Context, transact};
+use super::context::{Context, read, transact};
 use super::error::Fault;
-use super::store::{PgStore, read};
+use super::store::PgStore;
 use super::{nodes, payloads, queries, workspaces};
 use crate::StoreError;
 use crate::observer::Happened;

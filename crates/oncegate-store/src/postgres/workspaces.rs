@@ -9,12 +9,12 @@ use std::time::Duration;
 use oncegate_core::access::WorkspaceName;
 use oncegate_core::key::Workspace;
 
-use super::context::{Context, transact};
+use super::context::{Context, read, transact};
 use super::error::Fault;
 use super::pool::Connection;
 use super::queries;
 use super::row::ts;
-use super::store::{PgStore, read};
+use super::store::PgStore;
 use crate::StoreError;
 use crate::access::{DeleteWorkspace, Deleted, Held, WorkspaceRow};
 
