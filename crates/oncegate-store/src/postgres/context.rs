@@ -200,3 +200,16 @@ macro_rules! transact {
     }};
 }
 pub(super) use transact;
+
+/// Reads: `$body` is an expression that uses `.await` on `$db` and evaluates to `Result<_, Fault>`.
+macro_rules! read {
+    ($self:expr, |$db:ident| $body:expr) => {{
+        let outcome: Result<_, $crate::postgres::error::Fault> = async {
+            let $db = $self.shared.reader().await?;
+            $body
+        }
+        .await;
+        outcome.map_err(|fault| $self.shared.failed(fault))
+    }};
+}
+pub(super) use read;

@@ -29,6 +29,7 @@ mod people;
 mod person;
 mod pool;
 mod queries;
+mod recovery;
 mod requests;
 mod row;
 mod search;
@@ -40,6 +41,7 @@ mod vitals;
 mod workspaces;
 
 pub use options::{Limits, Options};
+pub use recovery::recover;
 pub use store::PgStore;
 
 /// What is being built.

@@ -16,6 +16,7 @@ use oncegate_core::recovery::Restores;
 use oncegate_core::time::{Now, Timestamp};
 
 use super::clock::{self, ClusterClock, WALL_SQL};
+pub(super) use super::context::read;
 use super::context::transact;
 use super::desk::Desk;
 use super::error::Fault;
@@ -152,18 +153,6 @@ impl Shared {
     }
 }
 
-/// Reads: `$body` is an expression that uses `.await` on `$db` and evaluates to `Result<_, Fault>`.
-macro_rules! read {
-    ($self:expr, |$db:ident| $body:expr) => {{
-        let outcome: Result<_, $crate::postgres::error::Fault> = async {
-            let $db = $self.shared.reader().await?;
-            $body
-        }
-        .await;
-        outcome.map_err(|fault| $self.shared.failed(fault))
-    }};
-}
-
 impl PgStore {
     /// Opens, or makes, the store in a database, and joins its cluster under the node's name.
     ///
@@ -206,7 +195,6 @@ impl PgStore {
         Ok(store)
     }
 
-    /// Reads on a connection of the pool; `$body` evaluates to `Result<_, Fault>`.
     async fn reader(&self) -> Result<Connection, StoreError> {
         self.shared.reader().await.map_err(|fault| self.shared.failed(fault))
     }
@@ -495,7 +483,7 @@ impl Store for PgStore {
     }
 
     async fn end_recovery(&self, reason: String, actor: String) -> Result<bool, StoreError> {
-        let ended = transact!(&self.shared, |cx| super::upkeep::end_recovery(&cx, &reason, &actor).await)?;
+        let ended = transact!(&self.shared, |cx| cx.end_recovery(&reason, &actor).await)?;
         self.shared.recovering.store(false, Ordering::Release);
         Ok(ended)
     }
