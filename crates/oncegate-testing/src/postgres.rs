@@ -22,8 +22,8 @@ const ROLE: &str = "oncegate";
 const PASSWORD: &str = "made-up-password";
 const ADMIN: &str = "postgres";
 
-/// Durability costs what a disk costs, and these databases live for seconds: what survives the death of a *process* does
-/// so without `fsync`. Acknowledged means written all the same, as `synchronous_commit` is on.
+/// Durability costs what a disk costs, and these databases live for seconds: what survives the death of a *process*
+/// does so without `fsync`. Acknowledged means written all the same, as `synchronous_commit` is on.
 const SETTINGS: [(&str, &str); 12] = [
     ("listen_addresses", "'127.0.0.1'"),
     ("max_connections", "300"),
@@ -40,8 +40,8 @@ const SETTINGS: [(&str, &str); 12] = [
     ("log_line_prefix", "'%m [%p] %d '"),
 ];
 
-/// Waits for the end of its input, which comes with our death however we die, and then for the server's end; it takes the
-/// directory away. A server that is stopped (SIGSTOP) hears nothing until it goes on.
+/// Waits for the end of its input, which comes with our death however we die, ends the server, and takes the directory
+/// away. A server that is stopped (SIGSTOP) hears nothing until it goes on.
 const UNDERTAKER: &str = r#"cat > /dev/null
 lock=$1/data/postmaster.pid
 pid=$(head -n 1 "$lock" 2> /dev/null)
