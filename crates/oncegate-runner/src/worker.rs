@@ -175,7 +175,13 @@ impl Worker {
         let mut tries = 0;
         loop {
             match write().await {
-                Err(StoreError::Full(_) | StoreError::Busy | StoreError::Database(_)) if tries < PATIENCE => {
+                Err(
+                    StoreError::Full(_)
+                    | StoreError::Busy
+                    | StoreError::Database(_)
+                    | StoreError::Away(_)
+                    | StoreError::Unsure(_),
+                ) if tries < PATIENCE => {
                     tries += 1;
                     self.gate.clock().sleep(Duration::from_millis(200)).await;
                 }

@@ -46,6 +46,19 @@ pub enum StoreError {
         /// The newest this program knows.
         known: i64,
     },
+    /// The database cannot be reached, or does not answer; the caller is told 503.
+    #[error(
+        "the database is away: {0}; callers are told to come back, and it goes on by itself once it answers"
+    )]
+    Away(String),
+    /// The database was told to commit and did not say whether it has: the call may be written or not.
+    #[error(
+        "the database did not answer whether it has committed: {0}; look, or repeat the call with the same run_id"
+    )]
+    Unsure(String),
+    /// The database, or what is said of it, cannot be worked with.
+    #[error("{0}")]
+    Refused(String),
     /// A file of an earlier version, which is not touched before there is a copy of it.
     #[error(
         "{path} is of an earlier oncegate and could not be copied before its upgrade, so it was left as it was: {message}"

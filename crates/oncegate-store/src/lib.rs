@@ -16,6 +16,7 @@ pub mod nudges;
 pub mod observer;
 pub mod people;
 pub mod person;
+pub mod postgres;
 pub mod search;
 pub mod sqlite;
 pub mod transition;

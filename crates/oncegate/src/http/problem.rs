@@ -105,7 +105,13 @@ impl Problem {
 impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
         match error {
-            StoreError::Full(_) | StoreError::Busy | StoreError::Closed | StoreError::Database(_) => {
+            StoreError::Full(_)
+            | StoreError::Busy
+            | StoreError::Closed
+            | StoreError::Database(_)
+            | StoreError::Away(_)
+            | StoreError::Unsure(_)
+            | StoreError::Refused(_) => {
                 tracing::error!(%error, request = request_id(), "the store refused a call");
                 Self::store_unavailable(error)
             }

@@ -88,6 +88,9 @@ pub(crate) fn error_kind(error: &StoreError) -> &'static str {
         StoreError::Busy => "busy",
         StoreError::Closed => "closed",
         StoreError::Inconsistent(_) => "inconsistent",
+        StoreError::Away(_) => "away",
+        StoreError::Unsure(_) => "unsure",
+        StoreError::Refused(_) => "refused",
         _ => "failed",
     }
 }

@@ -1,0 +1,1 @@
+//! What people and their tokens did.

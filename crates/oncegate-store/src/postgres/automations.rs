@@ -1,0 +1,1 @@
+//! Automations that have been seen.

@@ -1,0 +1,1 @@
+//! Many claims in one transaction, each with a savepoint of its own.

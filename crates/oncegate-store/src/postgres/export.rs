@@ -1,0 +1,1 @@
+//! Every claim that fits, one after the other.

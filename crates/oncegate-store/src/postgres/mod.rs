@@ -1,0 +1,45 @@
+//! The store of a team: PostgreSQL, with as many nodes as there are, any of which may die.
+//!
+//! Laws of this module (docs/postgresql.md): every transaction stays in one workspace and is safe to try again;
+//! versions are compared when rows are swapped; time is the database's; nothing rests on advisory locks, on
+//! notifications, or on an isolation above read committed.
+
+mod access;
+mod acts;
+mod audit;
+mod automations;
+mod batch;
+mod bulk;
+mod clock;
+mod context;
+mod error;
+mod export;
+mod family;
+mod intake;
+mod migrations;
+mod nodes;
+mod notices;
+mod nudges;
+mod options;
+mod payloads;
+mod people;
+mod person;
+mod pool;
+mod queries;
+mod requests;
+mod row;
+mod search;
+mod steps;
+mod store;
+mod transition;
+mod upkeep;
+mod vitals;
+mod workspaces;
+
+pub use options::{Limits, Options};
+pub use store::PgStore;
+
+/// What is being built.
+fn not_yet() -> crate::StoreError {
+    crate::StoreError::Database("this is not on PostgreSQL yet".into())
+}

@@ -1,0 +1,1 @@
+//! Payloads, and what steps were answered, go some time after done.

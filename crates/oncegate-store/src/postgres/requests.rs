@@ -1,0 +1,1 @@
+//! Writes that a repeat does not repeat.

@@ -1,0 +1,484 @@
+//! Between the row of `claims` and the core's [`Claim`]. A row that does not read is an error that names it.
+
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use oncegate_core::claim::{
+    AtClaim, Boot, Claim, ErrorCause, Holder, Lease, Nudge, Parent, Parked, Progress, State,
+};
+use oncegate_core::fingerprint::Fingerprint;
+use oncegate_core::key::{
+    AutomationName, ClaimId, IdempotencyKey, RecordName, RunId, StoreSecret, Workspace,
+};
+use oncegate_core::policy::Ttl;
+use oncegate_core::time::{LeaseInstant, Now, Timestamp, millis};
+use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
+
+use super::error::{Fault, unreadable};
+use crate::api::ClaimView;
+
+/// A claim's row with what the core does not see.
+#[derive(Clone, Debug)]
+pub(super) struct Stored {
+    pub(super) version: i64,
+    pub(super) automation_id: i64,
+    pub(super) view: ClaimView,
+}
+
+impl Stored {
+    pub(super) fn id(&self) -> ClaimId {
+        self.view.claim.id
+    }
+}
+
+/// Every column that [`read`] wants, in its order, `c` being `claims` and `a` its automation.
+pub(super) const COLUMNS: &str = "c.claim_id, c.workspace_id, c.position, c.automation_id, c.idempotency_key, \
+    c.processing_state, c.version, c.attempt, c.generation, c.resets, c.steps_since, c.key_generation, c.fingerprint, \
+    c.record, c.record_hash IS NOT NULL AS keeps_record, c.retries_used, c.stale_retries_used, c.resumes_used, \
+    c.step_succeeded, c.step_unknown, c.flow, c.dismissed, c.opened_at, c.due_at, c.holder, c.boot, c.run_id, \
+    c.run_url, c.processing_started_at, c.lease_renewed, c.lease_ttl, c.parent, c.parent_ends, c.nudge_at, c.nudges, \
+    c.same_runs, c.heard_from, c.done_at, c.retain_until, c.result, c.error_at, c.error_cause, c.note, c.parked, \
+    c.mismatch_at, c.late_at, c.stops, c.first_stop_at, c.last_stop_at, c.created_at, c.tag, c.updated_at, \
+    c.payload_removed_at, a.name";
+
+/// Rows that [`read`] reads, from where they are.
+pub(super) static SELECT: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "SELECT {COLUMNS} FROM claims c JOIN automations a \
+         ON a.workspace_id = c.workspace_id AND a.id = c.automation_id"
+    )
+});
+
+pub(super) fn ts(ms: i64) -> Timestamp {
+    Timestamp::from_millis(ms)
+}
+
+/// A count as the core has it.
+fn count(n: i64) -> u32 {
+    u32::try_from(n).unwrap_or(u32::MAX)
+}
+
+fn bad(what: &str, id: ClaimId) -> Fault {
+    unreadable(format!("claim {id} has an unreadable {what}"))
+}
+
+/// A column, or the error that names it.
+fn get<'r, T: tokio_postgres::types::FromSql<'r>>(r: &'r Row, name: &str, id: ClaimId) -> Result<T, Fault> {
+    r.try_get(name).map_err(|_| bad(name, id))
+}
+
+/// A claim's id.
+pub(super) fn claim_id(bytes: &[u8]) -> Result<ClaimId, Fault> {
+    bytes.try_into().map(ClaimId).map_err(|_| unreadable("a claim's id is not 16 bytes long"))
+}
+
+/// Reads a row made by [`SELECT`]; `inbox` is judged by the caller, who knows the time.
+pub(super) fn read(r: &Row) -> Result<Stored, Fault> {
+    let id = claim_id(r.try_get("claim_id").map_err(unreadable)?)?;
+    let opt_ts =
+        |name: &str| -> Result<Option<Timestamp>, Fault> { Ok(get::<Option<i64>>(r, name, id)?.map(ts)) };
+    let need = |name: &str| -> Result<Timestamp, Fault> { opt_ts(name)?.ok_or_else(|| bad(name, id)) };
+    let number = |name: &str| -> Result<u32, Fault> { Ok(count(get(r, name, id)?)) };
+    let due = opt_ts("due_at")?;
+    let keeps_record: bool = get(r, "keeps_record", id)?;
+    let record = text(r, "record", |t| RecordName::try_from(t).ok(), id)?;
+    let state = match get::<&str>(r, "processing_state", id)? {
+        "none" => State::None { due },
+        "processing" => {
+            let run_id = text(r, "run_id", |t| RunId::try_from(t).ok(), id)?;
+            let holder = match get::<&str>(r, "holder", id)? {
+                "caller" => Holder::Caller { run_id },
+                _ => Holder::Runner { boot: boot(get(r, "boot", id)?) },
+            };
+            let parent = parent(r, record.is_some() && !keeps_record, id)?;
+            State::Processing(Lease {
+                holder,
+                started_at: need("processing_started_at")?,
+                renewed: LeaseInstant(get(r, "lease_renewed", id)?),
+                ttl: ttl(get(r, "lease_ttl", id)?, id)?,
+                same_runs: number("same_runs")?,
+                heard_from: get(r, "heard_from", id)?,
+                deferred_until: due,
+                // A claim that lost its record has no parent any more.
+                holds_record: record.is_none() || keeps_record || parent.is_some(),
+                parent,
+            })
+        }
+        "done" => State::Done {
+            at: need("done_at")?,
+            retain_until: need("retain_until")?,
+            at_claim: at_claim(r, id)?,
+        },
+        "error" => State::Error {
+            at: need("error_at")?,
+            due,
+            cause: text(r, "error_cause", cause, id)?.ok_or_else(|| bad("error_cause", id))?,
+            note: get::<Option<String>>(r, "note", id)?.unwrap_or_default(),
+        },
+        _ => return Err(bad("processing_state", id)),
+    };
+    let fingerprint = match get::<Option<&[u8]>>(r, "fingerprint", id)? {
+        Some(bytes) => Some(Fingerprint::from_bytes(bytes).ok_or_else(|| bad("fingerprint", id))?),
+        None => None,
+    };
+    let claim = Claim {
+        id,
+        state,
+        attempt: number("attempt")?,
+        generation: number("generation")?,
+        fingerprint,
+        record,
+        retries_used: number("retries_used")?,
+        stale_retries_used: number("stale_retries_used")?,
+        resumes_used: number("resumes_used")?,
+        resets: number("resets")?,
+        steps_since: number("steps_since")?,
+        key_generation: number("key_generation")?,
+        progress: Progress { succeeded: get(r, "step_succeeded", id)?, unknown: get(r, "step_unknown", id)? },
+        flow: get(r, "flow", id)?,
+        open_since: need("opened_at")?,
+        parked: text(r, "parked", parked, id)?,
+        nudge: match opt_ts("nudge_at")? {
+            Some(due) => Some(Nudge { due, unanswered: number("nudges")? }),
+            None => None,
+        },
+        mismatch_at: opt_ts("mismatch_at")?,
+        late_at: opt_ts("late_at")?,
+        dismissed: get(r, "dismissed", id)?,
+    };
+    let view = ClaimView {
+        workspace: Workspace(get(r, "workspace_id", id)?),
+        row: get(r, "position", id)?,
+        claim,
+        automation: AutomationName::try_from(get::<&str>(r, "name", id)?)
+            .map_err(|_| bad("automation", id))?,
+        key: IdempotencyKey::try_from(get::<&str>(r, "idempotency_key", id)?)
+            .map_err(|_| bad("idempotency_key", id))?,
+        inbox: None,
+        run_url: get(r, "run_url", id)?,
+        result: get(r, "result", id)?,
+        stops: get::<i64>(r, "stops", id)?.unsigned_abs(),
+        first_stop_at: opt_ts("first_stop_at")?,
+        last_stop_at: opt_ts("last_stop_at")?,
+        tag: get(r, "tag", id)?,
+        created_at: need("created_at")?,
+        updated_at: need("updated_at")?,
+        // Zero says that there was none to remove.
+        payload_removed_at: opt_ts("payload_removed_at")?.filter(|at| at.as_millis() != 0),
+    };
+    Ok(Stored { version: get(r, "version", id)?, automation_id: get(r, "automation_id", id)?, view })
+}
+
+fn boot(n: Option<i64>) -> Boot {
+    Boot(n.and_then(|n| u64::try_from(n).ok()).unwrap_or_default())
+}
+
+fn ttl(ms: i64, id: ClaimId) -> Result<Ttl, Fault> {
+    let ttl = Duration::from_millis(u64::try_from(ms).unwrap_or_default());
+    Ttl::overridden(ttl).map_err(|_| bad("lease_ttl", id))
+}
+
+/// One that has a record, and does not keep others off it itself, shares its parent's.
+fn parent(r: &Row, shares_record: bool, id: ClaimId) -> Result<Option<Parent>, Fault> {
+    let (above, ends) = (get::<Option<&[u8]>>(r, "parent", id)?, get::<Option<i64>>(r, "parent_ends", id)?);
+    let (Some(above), Some(ends)) = (above, ends) else { return Ok(None) };
+    Ok(Some(Parent { id: claim_id(above)?, ends: LeaseInstant(ends), shares_record }))
+}
+
+/// A claim that was done at once keeps what tells its own run from another.
+fn at_claim(r: &Row, id: ClaimId) -> Result<Option<AtClaim>, Fault> {
+    let Some(claimed) = get(r, "lease_renewed", id)? else { return Ok(None) };
+    let Some(run_id) = text(r, "run_id", |t| RunId::try_from(t).ok(), id)? else { return Ok(None) };
+    let (ttl, same_runs) = (ttl(get(r, "lease_ttl", id)?, id)?, count(get(r, "same_runs", id)?));
+    Ok(Some(AtClaim { run_id, claimed: LeaseInstant(claimed), ttl, same_runs }))
+}
+
+fn text<T>(r: &Row, name: &str, parse: impl Fn(&str) -> Option<T>, id: ClaimId) -> Result<Option<T>, Fault> {
+    match get::<Option<&str>>(r, name, id)? {
+        None => Ok(None),
+        Some(t) => parse(t).map(Some).ok_or_else(|| bad(name, id)),
+    }
+}
+
+fn cause(word: &str) -> Option<ErrorCause> {
+    use ErrorCause::{
+        AskedToWait, Failed, Marked, MarkedAfterDone, OutcomeUnknown, Restored, Shutdown, Stale,
+    };
+    [Failed, OutcomeUnknown, Stale, Shutdown, AskedToWait, Marked, MarkedAfterDone, Restored]
+        .into_iter()
+        .find(|c| c.as_str() == word)
+}
+
+fn parked(word: &str) -> Option<Parked> {
+    use Parked::{Incident, LoopSuspected, NeedsReplay, Reset, Restored};
+    [NeedsReplay, LoopSuspected, Incident, Reset, Restored].into_iter().find(|p| p.as_str() == word)
+}
+
+/// What is written about a claim besides the core's row.
+#[derive(Default)]
+pub(super) struct Extra<'a> {
+    pub(super) run_url: Option<&'a str>,
+    pub(super) result: Option<&'a str>,
+}
+
+/// A claim as columns: what an insert and an update share, so that no field can be written by one and forgotten by
+/// the other. The names are those of the table.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Columns {
+    pub(super) processing_state: &'static str,
+    pub(super) attempt: i64,
+    pub(super) generation: i64,
+    pub(super) resets: i64,
+    pub(super) steps_since: i64,
+    pub(super) key_generation: i64,
+    pub(super) fingerprint: Option<Vec<u8>>,
+    pub(super) record: Option<String>,
+    pub(super) record_hash: Option<Vec<u8>>,
+    pub(super) retries_used: i64,
+    pub(super) stale_retries_used: i64,
+    pub(super) resumes_used: i64,
+    pub(super) step_succeeded: bool,
+    pub(super) step_unknown: bool,
+    pub(super) flow: bool,
+    pub(super) dismissed: bool,
+    pub(super) opened_at: i64,
+    pub(super) due_at: Option<i64>,
+    pub(super) holder: Option<&'static str>,
+    pub(super) boot: Option<i64>,
+    pub(super) run_id: Option<String>,
+    pub(super) processing_started_at: Option<i64>,
+    pub(super) lease_renewed: Option<i64>,
+    pub(super) lease_ttl: Option<i64>,
+    pub(super) lease_expires: Option<i64>,
+    pub(super) parent: Option<Vec<u8>>,
+    pub(super) parent_ends: Option<i64>,
+    pub(super) nudge_at: Option<i64>,
+    pub(super) nudges: i64,
+    pub(super) same_runs: i64,
+    pub(super) heard_from: bool,
+    pub(super) done_at: Option<i64>,
+    pub(super) retain_until: Option<i64>,
+    pub(super) error_at: Option<i64>,
+    pub(super) error_cause: Option<&'static str>,
+    pub(super) note: Option<String>,
+    pub(super) parked: Option<&'static str>,
+    pub(super) mismatch_at: Option<i64>,
+    pub(super) late_at: Option<i64>,
+}
+
+impl Columns {
+    pub(super) fn of(secret: &StoreSecret, workspace: Workspace, claim: &Claim) -> Self {
+        let lease = match &claim.state {
+            State::Processing(lease) => Some(lease),
+            State::None { .. } | State::Done { .. } | State::Error { .. } => None,
+        };
+        let at_claim = match &claim.state {
+            State::Done { at_claim, .. } => at_claim.as_ref(),
+            State::None { .. } | State::Processing(_) | State::Error { .. } => None,
+        };
+        let parent = lease.and_then(|l| l.parent.as_ref());
+        let (holder, boot, run_id) = match lease.map(|l| &l.holder) {
+            Some(Holder::Caller { run_id }) => (Some("caller"), None, run_id.as_ref()),
+            Some(Holder::Runner { boot }) => (Some("runner"), i64::try_from(boot.0).ok(), None),
+            None => (None, None, at_claim.map(|a| &a.run_id)),
+        };
+        let record_hash = match (&claim.record, lease) {
+            (Some(record), Some(lease)) if lease.keeps_record() => {
+                Some(secret.record_hash(workspace, record).to_vec())
+            }
+            _ => None,
+        };
+        let mut columns = Self {
+            processing_state: claim.processing_state().as_str(),
+            attempt: claim.attempt.into(),
+            generation: claim.generation.into(),
+            resets: claim.resets.into(),
+            steps_since: claim.steps_since.into(),
+            key_generation: claim.key_generation.into(),
+            fingerprint: claim.fingerprint.map(|f| Fingerprint::to_bytes(f).to_vec()),
+            record: claim.record.as_ref().map(|r| r.as_str().to_owned()),
+            record_hash,
+            retries_used: claim.retries_used.into(),
+            stale_retries_used: claim.stale_retries_used.into(),
+            resumes_used: claim.resumes_used.into(),
+            step_succeeded: claim.progress.succeeded,
+            step_unknown: claim.progress.unknown,
+            flow: claim.flow,
+            dismissed: claim.dismissed,
+            opened_at: claim.open_since.as_millis(),
+            holder,
+            boot,
+            run_id: run_id.map(|id| id.as_str().to_owned()),
+            processing_started_at: lease.map(|l| l.started_at.as_millis()),
+            lease_renewed: lease.map(|l| l.renewed.0).or(at_claim.map(|a| a.claimed.0)),
+            lease_ttl: lease.map(|l| l.ttl).or(at_claim.map(|a| a.ttl)).map(|ttl| millis(ttl.get())),
+            lease_expires: lease.map(|l| l.expires().0),
+            parent: parent.map(|p| p.id.0.to_vec()),
+            parent_ends: parent.map(|p| p.ends.0),
+            nudge_at: claim.nudge.map(|n| n.due.as_millis()),
+            nudges: claim.nudge.map_or(0, |n| n.unanswered.into()),
+            same_runs: lease.map(|l| l.same_runs).or(at_claim.map(|a| a.same_runs)).unwrap_or(0).into(),
+            heard_from: lease.is_some_and(|l| l.heard_from),
+            parked: claim.parked.map(Parked::as_str),
+            mismatch_at: claim.mismatch_at.map(Timestamp::as_millis),
+            late_at: claim.late_at.map(Timestamp::as_millis),
+            ..Self::default()
+        };
+        match &claim.state {
+            State::None { due } => columns.due_at = due.map(Timestamp::as_millis),
+            State::Processing(lease) => columns.due_at = lease.deferred_until.map(Timestamp::as_millis),
+            State::Done { at, retain_until, .. } => {
+                columns.done_at = Some(at.as_millis());
+                columns.retain_until = Some(retain_until.as_millis());
+            }
+            State::Error { at, due, cause, note } => {
+                columns.error_at = Some(at.as_millis());
+                columns.due_at = due.map(Timestamp::as_millis);
+                columns.error_cause = Some(cause.as_str());
+                columns.note = Some(storable(note).into_owned());
+            }
+        }
+        columns
+    }
+
+    /// The values in the order of [`Columns::NAMES`].
+    pub(super) fn values(&self) -> [&(dyn ToSql + Sync); 39] {
+        [
+            &self.processing_state,
+            &self.attempt,
+            &self.generation,
+            &self.resets,
+            &self.steps_since,
+            &self.key_generation,
+            &self.fingerprint,
+            &self.record,
+            &self.record_hash,
+            &self.retries_used,
+            &self.stale_retries_used,
+            &self.resumes_used,
+            &self.step_succeeded,
+            &self.step_unknown,
+            &self.flow,
+            &self.dismissed,
+            &self.opened_at,
+            &self.due_at,
+            &self.holder,
+            &self.boot,
+            &self.run_id,
+            &self.processing_started_at,
+            &self.lease_renewed,
+            &self.lease_ttl,
+            &self.lease_expires,
+            &self.parent,
+            &self.parent_ends,
+            &self.nudge_at,
+            &self.nudges,
+            &self.same_runs,
+            &self.heard_from,
+            &self.done_at,
+            &self.retain_until,
+            &self.error_at,
+            &self.error_cause,
+            &self.note,
+            &self.parked,
+            &self.mismatch_at,
+            &self.late_at,
+        ]
+    }
+
+    /// The columns of [`Columns::values`].
+    pub(super) const NAMES: [&'static str; 39] = [
+        "processing_state",
+        "attempt",
+        "generation",
+        "resets",
+        "steps_since",
+        "key_generation",
+        "fingerprint",
+        "record",
+        "record_hash",
+        "retries_used",
+        "stale_retries_used",
+        "resumes_used",
+        "step_succeeded",
+        "step_unknown",
+        "flow",
+        "dismissed",
+        "opened_at",
+        "due_at",
+        "holder",
+        "boot",
+        "run_id",
+        "processing_started_at",
+        "lease_renewed",
+        "lease_ttl",
+        "lease_expires",
+        "parent",
+        "parent_ends",
+        "nudge_at",
+        "nudges",
+        "same_runs",
+        "heard_from",
+        "done_at",
+        "retain_until",
+        "error_at",
+        "error_cause",
+        "note",
+        "parked",
+        "mismatch_at",
+        "late_at",
+    ];
+}
+
+/// The statement that makes a claim: `$1`–`$39` are [`Columns::values`], then workspace, id, automation, key, run URL,
+/// result, now. No row: another transaction made it first.
+pub(super) static INSERT: LazyLock<String> = LazyLock::new(|| {
+    let places: Vec<String> = (1..=Columns::NAMES.len()).map(|n| format!("${n}")).collect();
+    format!(
+        "INSERT INTO claims ({}, workspace_id, claim_id, automation_id, idempotency_key, run_url, result, version, \
+         created_at, updated_at) VALUES ({}, $40, $41, $42, $43, $44, $45, 1, $46, $46) \
+         ON CONFLICT (workspace_id, claim_id) DO NOTHING RETURNING position",
+        Columns::NAMES.join(", "),
+        places.join(", "),
+    )
+});
+
+/// The statement that replaces a claim's row: `$1`–`$39` are [`Columns::values`], then workspace, id, version, run
+/// URL, result, now. It compares and swaps the version, so that no node can overwrite what it did not load.
+pub(super) static UPDATE: LazyLock<String> = LazyLock::new(|| {
+    let set: Vec<String> = Columns::NAMES
+        .iter()
+        .enumerate()
+        .map(|(i, name)| match *name {
+            // A claim that ended keeps the run that it ended in.
+            "run_id" => {
+                let n = i + 1;
+                format!("run_id = CASE WHEN $1 = 'processing' OR ${n}::text IS NOT NULL THEN ${n}::text ELSE run_id END")
+            }
+            name => format!("{name} = ${}", i + 1),
+        })
+        .collect();
+    format!(
+        "UPDATE claims SET {}, version = version + 1, run_url = COALESCE($43, run_url), \
+         result = CASE WHEN $1 <> 'done' THEN NULL \
+         WHEN processing_state = 'done' AND attempt = $2 THEN result ELSE $44::text END, updated_at = $45 \
+         WHERE workspace_id = $40 AND claim_id = $41 AND version = $42",
+        set.join(", "),
+    )
+});
+
+/// Text as PostgreSQL can hold it: it has no way to keep a null byte in text, which SQLite and JSON have.
+pub(super) fn storable(text: &str) -> std::borrow::Cow<'_, str> {
+    match text.contains('\0') {
+        false => text.into(),
+        true => text.replace('\0', "\u{fffd}").into(),
+    }
+}
+
+/// The view with the list it stands in.
+pub(super) fn judged(stored: Stored, now: Now, boot: Boot) -> ClaimView {
+    let mut view = stored.view;
+    view.inbox = oncegate_core::inbox::list_of(&view.claim, now, boot);
+    view
+}

@@ -1,0 +1,500 @@
+//! [`PgStore`]: the contract, in terms of transactions and reads on a pool of connections.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use deadpool_postgres::Pool;
+use oncegate_core::claim::Boot;
+use oncegate_core::finish::Answer;
+use oncegate_core::inbox::InboxList;
+use oncegate_core::key::{AutomationName, ClaimRef, IdempotencyKey, StoreSecret, Workspace};
+use oncegate_core::notice::{self, NoticeKind};
+use oncegate_core::recovery::Restores;
+use oncegate_core::time::{Now, Timestamp};
+
+use super::clock::{self, ClusterClock, WALL_SQL};
+use super::context::transact;
+use super::error::Fault;
+use super::options::{self, Options, Target};
+use super::pool::{self, Connection};
+use super::{migrations, nodes, queries, row};
+use crate::StoreError;
+use crate::api::{
+    ActCall, Acted, AdmitCall, Admitted, ClaimCall, ClaimView, Claimed, DeliveryRow, Due, Filter, FinishCall,
+    HistoryRow, Page, PolicyBook, Recovery, Renamed, StepBegin, StepEnd, Store, UnverifiedCall, Work,
+};
+use crate::clock::Clock;
+use crate::observer::{Happened, Observer};
+use crate::vitals::Vitals;
+
+/// What a transaction asks for as it begins.
+pub(super) const TIME: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint";
+
+/// The store of a team: many nodes, any of which may die, on one PostgreSQL.
+pub struct PgStore {
+    pub(super) shared: Arc<Shared>,
+}
+
+pub(super) struct Shared {
+    pub(super) pool: Pool,
+    pub(super) secret: StoreSecret,
+    pub(super) boot: Boot,
+    node: (i32, i64),
+    name: String,
+    pub(super) clock: Arc<dyn Clock>,
+    simulated: bool,
+    pub(super) cluster: ClusterClock,
+    pub(super) policies: Arc<dyn PolicyBook>,
+    pub(super) restores: Arc<Restores>,
+    /// Until a person ends the recovery; as of the last tick.
+    recovering: AtomicBool,
+    /// Another process has started under this node's name: this one does nothing any more.
+    superseded: AtomicBool,
+    pub(super) observer: Arc<dyn Observer>,
+    /// How much the database's clock had been set back, in all, at the last tick.
+    set_back: std::sync::atomic::AtomicI64,
+}
+
+impl Shared {
+    pub(super) fn recovering(&self) -> bool {
+        self.recovering.load(Ordering::Acquire)
+    }
+
+    /// Both clocks at a moment that the database named; `None`: [`Shared::tick`] first.
+    pub(super) fn at(&self, database: i64) -> Option<Now> {
+        let reading = self.clock.read();
+        let wall = if self.simulated { reading.wall.as_millis() } else { database };
+        self.cluster.at(wall, reading.monotonic)
+    }
+
+    /// Both clocks as they should stand now.
+    pub(super) fn estimate(&self) -> Now {
+        let reading = self.clock.read();
+        match self.simulated {
+            true => self.cluster.at(reading.wall.as_millis(), reading.monotonic),
+            false => None,
+        }
+        .unwrap_or_else(|| self.cluster.estimate(reading.monotonic))
+    }
+
+    /// Ticks on a connection that is in no transaction; both clocks after it, and whether the database's clock was set
+    /// back since this node ticked last.
+    pub(super) async fn tick(&self, db: &Connection) -> Result<(Now, i64), Fault> {
+        let reading = self.clock.read();
+        let wall = self.simulated.then(|| reading.wall.as_millis());
+        let sql = clock::tick_sql();
+        let ticked = queries::row_opt(db, &sql, &[&wall]).await?;
+        let ticked = ticked.ok_or_else(|| StoreError::Inconsistent("the row of `clock` is gone".into()))?;
+        let (anchor, set_back) = (nodes::anchor(&ticked), ticked.get::<_, i64>(2));
+        self.cluster.anchor(anchor);
+        let now = self.cluster.at(anchor.wall, reading.monotonic).unwrap_or_else(|| self.estimate());
+        Ok((now, set_back))
+    }
+
+    /// The time, for reads: one more round trip, and the database's word.
+    pub(super) async fn ask_time(&self, db: &Connection) -> Result<Now, Fault> {
+        let row = queries::row_opt(db, TIME, &[]).await?;
+        match row.and_then(|r| self.at(r.get(0))) {
+            Some(now) => Ok(now),
+            None => Ok(self.tick(db).await?.0),
+        }
+    }
+
+    /// A connection for reading.
+    pub(super) async fn reader(&self) -> Result<Connection, Fault> {
+        Ok(self.pool.get().await?)
+    }
+
+    pub(super) fn is_superseded(&self) -> bool {
+        self.superseded.load(Ordering::Acquire)
+    }
+
+    /// What a caller is told of a transaction that did not come to its end.
+    pub(super) fn failed(&self, fault: Fault) -> StoreError {
+        let error = match fault {
+            Fault::Failed(error) => error,
+            Fault::Again(why) => {
+                tracing::warn!(why, "a transaction lost against others again and again");
+                StoreError::Busy
+            }
+        };
+        self.observer.failed(&error);
+        error
+    }
+
+    /// Before another try: a little longer each time, and not all nodes at once.
+    pub(super) async fn breathe(&self, tries: u32) {
+        // The clock's own noise is random enough to tell two nodes apart.
+        let noise = u64::from(self.clock.read().monotonic.subsec_nanos() % 7);
+        let nap = Duration::from_millis(u64::from(tries.saturating_sub(1).min(10)) * (1 + noise));
+        if !nap.is_zero() {
+            tokio::time::sleep(nap).await;
+        }
+    }
+}
+
+impl PgStore {
+    /// Opens, or makes, the store in a database, and joins its cluster under the node's name.
+    ///
+    /// # Errors
+    /// The URL or the database cannot be worked with, the database is away, or the node's name is in use.
+    pub async fn open(options: &Options) -> Result<Self, StoreError> {
+        Self::open_observed(options, Arc::new(())).await
+    }
+
+    /// The same; what is committed is told to `observer`.
+    ///
+    /// # Errors
+    /// Those of [`PgStore::open`].
+    pub async fn open_observed(options: &Options, observer: Arc<dyn Observer>) -> Result<Self, StoreError> {
+        options::check_node(&options.node)?;
+        let pool = pool::make(Target::parse(&options.url)?, &options.node, &options.limits)?;
+        migrations::migrate(&pool).await?;
+        let joined = nodes::join(&pool, options).await?;
+        let reading = options.clock.read();
+        let shared = Shared {
+            secret: StoreSecret::new(joined.secret),
+            boot: joined.boot(),
+            node: (joined.number, joined.start),
+            name: options.node.clone(),
+            clock: Arc::clone(&options.clock),
+            simulated: options.simulated,
+            cluster: ClusterClock::new(joined.anchor, joined.wall, reading.monotonic),
+            policies: Arc::clone(&options.policies),
+            restores: Arc::new(joined.restores),
+            recovering: AtomicBool::new(joined.recovering),
+            superseded: AtomicBool::new(false),
+            observer,
+            set_back: std::sync::atomic::AtomicI64::new(0),
+            pool,
+        };
+        let store = Self { shared: Arc::new(shared) };
+        store.tick().await?;
+        Ok(store)
+    }
+
+    /// Reads on a connection of the pool; `$body` evaluates to `Result<_, Fault>`.
+    async fn reader(&self) -> Result<Connection, StoreError> {
+        self.shared.reader().await.map_err(|fault| self.shared.failed(fault))
+    }
+
+    /// This node still is who it says it is, and is told to have been seen.
+    async fn be_seen(&self, db: &Connection, now: Now) -> Result<(), Fault> {
+        let (number, start) = self.shared.node;
+        let seen = db
+            .execute(
+                "UPDATE nodes SET seen_at = $3 WHERE number = $1 AND start = $2",
+                &[&number, &start, &now.wall.as_millis()],
+            )
+            .await?;
+        if seen == 0 && !self.shared.superseded.swap(true, Ordering::AcqRel) {
+            tracing::error!(
+                node = self.shared.name,
+                "another process has started as this node: this one takes nothing new; stop one of them, or give it a \
+                 name of its own with --node"
+            );
+        }
+        Ok(())
+    }
+
+    /// Due times follow a clock that was set back: one workspace after the other, each once, whichever node does it.
+    async fn follow_set_back(&self, total: i64) -> Result<(), StoreError> {
+        let db = self.reader().await?;
+        let sql = "SELECT id FROM workspaces WHERE set_back < $1 ORDER BY id";
+        let behind = queries::rows(&db, sql, &[&total]).await.map_err(|f| self.shared.failed(f))?;
+        drop(db);
+        for r in behind {
+            let workspace: i64 = r.get(0);
+            let moved: Result<Option<Duration>, StoreError> =
+                transact!(&self.shared, |cx| cx.shift_due(workspace, total).await);
+            if let Some(by) = moved? {
+                tracing::warn!(
+                    workspace,
+                    by_s = by.as_secs(),
+                    "the database's clock was set back; due times went with it"
+                );
+                self.shared.observer.happened(Happened::SetBack(by));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl super::context::Context<'_> {
+    /// What was to happen in ten minutes still is to happen in ten minutes. Only what was written by the clock that was
+    /// ahead, and so seems to come from the future, moves.
+    async fn shift_due(&self, workspace: i64, total: i64) -> Result<Option<Duration>, Fault> {
+        let row = self
+            .query_opt(
+                "SELECT set_back FROM workspaces WHERE id = $1 AND set_back < $2 FOR UPDATE",
+                &[&workspace, &total],
+            )
+            .await?;
+        let Some(row) = row else { return Ok(None) };
+        let back = total - row.get::<_, i64>(0);
+        self.execute("UPDATE workspaces SET set_back = $2 WHERE id = $1", &[&workspace, &total]).await?;
+        for column in ["due_at", "nudge_at"] {
+            let sql = format!(
+                "UPDATE claims SET {column} = {column} - $2 \
+                 WHERE workspace_id = $1 AND {column} IS NOT NULL AND updated_at > $3"
+            );
+            self.execute(&sql, &[&workspace, &back, &self.now.wall.as_millis()]).await?;
+        }
+        let by = Duration::from_millis(back.unsigned_abs());
+        if workspace == Workspace::DEFAULT.0 {
+            let words = notice::clock_set_back(by);
+            self.notice(Workspace::DEFAULT, NoticeKind::ClockSetBack, "clock", &words).await?;
+            return Ok(Some(by));
+        }
+        Ok(None)
+    }
+}
+
+/// Reads: `$body` is an expression that uses `.await` on `$db` and evaluates to `Result<_, Fault>`.
+macro_rules! read {
+    ($self:expr, |$db:ident| $body:expr) => {{
+        let outcome: Result<_, $crate::postgres::error::Fault> = async {
+            let $db = $self.shared.reader().await?;
+            $body
+        }
+        .await;
+        outcome.map_err(|fault| $self.shared.failed(fault))
+    }};
+}
+
+#[async_trait]
+impl Store for PgStore {
+    fn secret(&self) -> &StoreSecret {
+        &self.shared.secret
+    }
+
+    fn boot(&self) -> Boot {
+        self.shared.boot
+    }
+
+    fn now(&self) -> Now {
+        self.shared.estimate()
+    }
+
+    async fn claim(&self, call: ClaimCall) -> Result<Option<Claimed>, StoreError> {
+        if self.shared.is_superseded() {
+            return Err(StoreError::Closed);
+        }
+        transact!(&self.shared, |cx| cx.claim(&call).await)
+    }
+
+    async fn finish(&self, call: FinishCall) -> Result<Option<(Answer, ClaimView)>, StoreError> {
+        transact!(&self.shared, |cx| cx.finish(&call).await)
+    }
+
+    async fn act(&self, call: ActCall) -> Result<Acted, StoreError> {
+        transact!(&self.shared, |cx| cx.act(&call).await)
+    }
+
+    async fn admit(&self, call: AdmitCall) -> Result<Vec<Admitted>, StoreError> {
+        transact!(&self.shared, |cx| cx.admit(&call).await)
+    }
+
+    async fn keep_unverified(&self, call: UnverifiedCall) -> Result<i64, StoreError> {
+        transact!(&self.shared, |cx| cx.keep_unverified(&call).await)
+    }
+
+    async fn begin_step(&self, step: StepBegin) -> Result<Option<i64>, StoreError> {
+        transact!(&self.shared, |cx| cx.begin_step(&step).await)
+    }
+
+    async fn end_step(&self, step: StepEnd) -> Result<bool, StoreError> {
+        transact!(&self.shared, |cx| cx.end_step(&step).await)
+    }
+
+    async fn set_paused(
+        &self,
+        workspace: Workspace,
+        automation: AutomationName,
+        paused: bool,
+        reason: String,
+        actor: String,
+    ) -> Result<bool, StoreError> {
+        transact!(&self.shared, |cx| cx.set_paused(workspace, &automation, paused, &reason, &actor).await)
+    }
+
+    async fn rename_automation(
+        &self,
+        workspace: Workspace,
+        from: AutomationName,
+        to: AutomationName,
+    ) -> Result<Renamed, StoreError> {
+        transact!(&self.shared, |cx| cx
+            .rename_automation(workspace, &from, &to, "declared in oncegate.yaml", "configuration")
+            .await)
+    }
+
+    async fn knows_automation(
+        &self,
+        workspace: Workspace,
+        automation: AutomationName,
+    ) -> Result<bool, StoreError> {
+        read!(self, |db| Ok(queries::automation(&db, workspace, &automation).await?.is_some()))
+    }
+
+    async fn show(&self, id: ClaimRef) -> Result<Option<ClaimView>, StoreError> {
+        read!(self, |db| {
+            let now = self.shared.ask_time(&db).await?;
+            let found = queries::load(&db, id).await?;
+            Ok(found.map(|stored| row::judged(stored, now, self.shared.boot)))
+        })
+    }
+
+    async fn find(
+        &self,
+        workspace: Workspace,
+        automation: AutomationName,
+        key: IdempotencyKey,
+    ) -> Result<Option<ClaimRef>, StoreError> {
+        read!(self, |db| {
+            let number = queries::automation(&db, workspace, &automation).await?;
+            Ok(number.map(|n| ClaimRef { workspace, id: self.shared.secret.claim_id(workspace, n, &key) }))
+        })
+    }
+
+    async fn history(&self, id: ClaimRef) -> Result<Vec<HistoryRow>, StoreError> {
+        read!(self, |db| queries::history(&db, id).await)
+    }
+
+    async fn work(&self, id: ClaimRef) -> Result<Option<Work>, StoreError> {
+        read!(self, |db| queries::work(&db, id).await)
+    }
+
+    async fn list(&self, workspace: Workspace, filter: Filter) -> Result<Page<ClaimView>, StoreError> {
+        read!(self, |db| {
+            let now = self.shared.ask_time(&db).await?;
+            let found = super::search::search(&db, workspace, &filter, now, self.shared.boot).await?;
+            Ok(Page { rows: found.rows, next: found.next })
+        })
+    }
+
+    async fn counts(
+        &self,
+        workspace: Workspace,
+        only: Option<Vec<AutomationName>>,
+    ) -> Result<Vec<(InboxList, u64)>, StoreError> {
+        read!(self, |db| {
+            let now = self.shared.ask_time(&db).await?;
+            super::search::counts(&db, workspace, only.as_deref(), now).await
+        })
+    }
+
+    async fn rejected(
+        &self,
+        workspace: Workspace,
+        only: Option<Vec<AutomationName>>,
+        before: Option<i64>,
+        limit: u32,
+    ) -> Result<Page<DeliveryRow>, StoreError> {
+        read!(self, |db| super::intake::rejected(&db, workspace, only.as_deref(), before, limit).await)
+    }
+
+    async fn parked_deliveries(
+        &self,
+        workspace: Workspace,
+        only: Option<Vec<AutomationName>>,
+        before: Option<i64>,
+        limit: u32,
+    ) -> Result<Page<DeliveryRow>, StoreError> {
+        read!(self, |db| super::intake::parked(&db, workspace, only.as_deref(), before, limit).await)
+    }
+
+    async fn deliveries(&self, id: ClaimRef, limit: u32) -> Result<Vec<DeliveryRow>, StoreError> {
+        read!(self, |db| super::intake::deliveries(&db, id, limit).await)
+    }
+
+    async fn delivery(&self, workspace: Workspace, id: i64) -> Result<Option<DeliveryRow>, StoreError> {
+        read!(self, |db| super::intake::delivery(&db, workspace, id).await)
+    }
+
+    async fn due(&self, limit: u32) -> Result<Vec<Due>, StoreError> {
+        if self.shared.recovering() || self.shared.is_superseded() {
+            return Ok(vec![]);
+        }
+        read!(self, |db| {
+            let now = self.shared.ask_time(&db).await?;
+            queries::due(&db, now, self.shared.boot, limit).await
+        })
+    }
+
+    async fn next_due(&self) -> Result<Option<Timestamp>, StoreError> {
+        match self.shared.recovering() || self.shared.is_superseded() {
+            true => Ok(None),
+            false => read!(self, |db| queries::next_due(&db).await),
+        }
+    }
+
+    async fn tick(&self) -> Result<(), StoreError> {
+        let total = read!(self, |db| {
+            let (now, total) = self.shared.tick(&db).await?;
+            self.be_seen(&db, now).await?;
+            let recovery = db.query_opt("SELECT 1 FROM meta WHERE name = 'recovery'", &[]).await?;
+            self.shared.recovering.store(recovery.is_some(), Ordering::Release);
+            Ok(total)
+        })?;
+        // Zero at a start: what another node left undone is looked for once.
+        if self.shared.set_back.swap(total, Ordering::AcqRel) != total {
+            self.follow_set_back(total).await?;
+        }
+        Ok(())
+    }
+
+    async fn reap(&self, limit: u32) -> Result<u64, StoreError> {
+        super::upkeep::reap(self, limit).await
+    }
+
+    async fn recovery(&self) -> Result<Option<Recovery>, StoreError> {
+        read!(self, |db| {
+            let row = db.query_opt("SELECT value FROM meta WHERE name = 'recovery'", &[]).await?;
+            Ok(nodes::recovery(row.map(|r| r.get(0)))?)
+        })
+    }
+
+    async fn end_recovery(&self, reason: String, actor: String) -> Result<bool, StoreError> {
+        let ended = transact!(&self.shared, |cx| super::upkeep::end_recovery(&cx, &reason, &actor).await)?;
+        self.shared.recovering.store(false, Ordering::Release);
+        Ok(ended)
+    }
+
+    async fn vitals(&self) -> Result<Vitals, StoreError> {
+        read!(self, |db| {
+            let now = self.shared.ask_time(&db).await?;
+            let clock_is_doubtful = self.shared.cluster.is_doubtful(now);
+            let vitals = super::vitals::read(&db, now, self.shared.boot).await?;
+            Ok(Vitals { clock_is_doubtful, ..vitals })
+        })
+    }
+
+    async fn probe(&self) -> Result<(), StoreError> {
+        read!(self, |db| {
+            let sql = format!(
+                "INSERT INTO meta (name, value) VALUES ('probe', ({WALL_SQL})::text) \
+                 ON CONFLICT (name) DO UPDATE SET value = excluded.value"
+            );
+            db.execute(&sql, &[]).await?;
+            Ok(())
+        })
+    }
+
+    async fn close(&self) {
+        // Live time since the last tick counts. Harmless if it fails: then its next start waits a little.
+        let _ = self.tick().await;
+        let (number, start) = self.shared.node;
+        let ended: Result<(), StoreError> = read!(self, |db| {
+            let sql = "UPDATE nodes SET ended_at = seen_at WHERE number = $1 AND start = $2";
+            db.execute(sql, &[&number, &start]).await?;
+            Ok(())
+        });
+        if let Err(error) = ended {
+            tracing::warn!(%error, "could not write down that this node ended in good order");
+        }
+        self.shared.pool.close();
+    }
+}

@@ -1,0 +1,1 @@
+//! Workspaces: made, deleted, and cleared away bit by bit.
