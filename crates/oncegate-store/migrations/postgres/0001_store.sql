@@ -75,7 +75,7 @@ CREATE TABLE claims (
     fingerprint        bytea CHECK (length(fingerprint) = 17),
     record             text,
     -- Set only while this claim holds the record: the unique index below is what makes it one holder.
-    record_hash        bytea CHECK (length(record_hash) = 16 AND processing_state = 'processing'),
+    record_hash        bytea CHECK (record_hash IS NULL OR (length(record_hash) = 16 AND processing_state = 'processing')),
     retries_used       bigint NOT NULL DEFAULT 0 CHECK (retries_used BETWEEN 0 AND 3),
     stale_retries_used bigint NOT NULL DEFAULT 0 CHECK (stale_retries_used BETWEEN 0 AND 1),
     resumes_used       bigint NOT NULL DEFAULT 0 CHECK (resumes_used >= 0),

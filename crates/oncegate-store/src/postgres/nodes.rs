@@ -95,7 +95,7 @@ async fn try_join(pool: &Pool, options: &Options) -> Result<Result<Joined, i64>,
     tx.query_one("SELECT 1 FROM clock WHERE id = 1 FOR UPDATE", &[]).await?;
     let mine = tx
         .query_opt(
-            "SELECT number, start, seen_at, ended_at IS NULL AND seen_at > $2 - $3 FROM nodes WHERE name = $1",
+            "SELECT number, start, seen_at, ended_at IS NULL AND seen_at > $2::bigint - $3::bigint FROM nodes WHERE name = $1",
             &[&options.node, &wall, &SILENT_MS],
         )
         .await?;
@@ -108,7 +108,7 @@ async fn try_join(pool: &Pool, options: &Options) -> Result<Result<Joined, i64>,
     }
     let others: bool = tx
         .query_one(
-            "SELECT EXISTS (SELECT 1 FROM nodes WHERE name <> $1 AND ended_at IS NULL AND seen_at > $2 - $3)",
+            "SELECT EXISTS (SELECT 1 FROM nodes WHERE name <> $1 AND ended_at IS NULL AND seen_at > $2::bigint - $3::bigint)",
             &[&options.node, &wall, &SILENT_MS],
         )
         .await?

@@ -33,8 +33,9 @@ impl Files {
     }
 }
 
+#[async_trait::async_trait]
 impl Backend for Files {
-    fn open(&self, clock: Arc<dyn Clock>, policies: Arc<dyn PolicyBook>) -> Arc<dyn Store> {
+    async fn open(&self, clock: Arc<dyn Clock>, policies: Arc<dyn PolicyBook>) -> Arc<dyn Store> {
         Arc::new(SqliteStore::open(&self.data(), &Options { clock, policies, ..options() }).unwrap())
     }
 }

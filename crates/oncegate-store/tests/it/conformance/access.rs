@@ -19,7 +19,7 @@ fn token(workspace: Workspace, hash: u8) -> NewToken {
 
 #[tokio::test]
 async fn a_token_is_known_by_its_hash_until_it_expires_or_is_revoked() {
-    for mut bench in benches() {
+    for mut bench in benches().await {
         let id = bench.add_token(token(WS, 1)).await.unwrap().unwrap();
         assert_eq!(bench.add_token(token(WS, 1)).await.unwrap(), None, "it is there already");
         bench.reopen().await;
@@ -46,7 +46,7 @@ async fn a_token_is_known_by_its_hash_until_it_expires_or_is_revoked() {
 
 #[tokio::test]
 async fn when_a_token_was_last_used_never_goes_back() {
-    for bench in benches() {
+    for bench in benches().await {
         let id = bench.add_token(token(WS, 1)).await.unwrap().unwrap();
         for (at, seen) in [(HOUR, HOUR), (MINUTE, HOUR), (DAY, DAY)] {
             bench.touch_tokens(vec![(id, MORNING.after(at)), (id + 7, MORNING)]).await.unwrap();
@@ -58,7 +58,7 @@ async fn when_a_token_was_last_used_never_goes_back() {
 
 #[tokio::test]
 async fn tokens_of_one_workspace_are_neither_seen_nor_revoked_from_another() {
-    for bench in benches() {
+    for bench in benches().await {
         bench.add_workspace(Workspace(2)).await;
         let ours = bench.add_token(token(WS, 1)).await.unwrap().unwrap();
         let theirs = bench.add_token(token(Workspace(2), 2)).await.unwrap().unwrap();
@@ -73,7 +73,7 @@ async fn tokens_of_one_workspace_are_neither_seen_nor_revoked_from_another() {
 
 #[tokio::test]
 async fn a_workspace_is_made_once() {
-    for bench in benches() {
+    for bench in benches().await {
         let made =
             async |name: &str| bench.store().add_workspace(workspace_name(name), "mia".into()).await.unwrap();
         assert_eq!(made("acme").await, (Workspace(2), true));
@@ -90,7 +90,7 @@ fn admin(hash: u8) -> NewToken {
 
 #[tokio::test]
 async fn the_last_lasting_admin_is_revoked_only_on_purpose() {
-    for bench in benches() {
+    for bench in benches().await {
         let first = bench.add_token(admin(1)).await.unwrap().unwrap();
         // None of these can stand in for it: one ends, one is bound, one is another workspace's.
         bench.add_workspace(Workspace(2)).await;
@@ -111,7 +111,7 @@ async fn the_last_lasting_admin_is_revoked_only_on_purpose() {
 
 #[tokio::test]
 async fn the_token_of_the_start_is_made_once_and_good_again_after_it_was_revoked() {
-    for bench in benches() {
+    for bench in benches().await {
         let Preset::Made(id) = bench.preset_token(admin(1)).await.unwrap() else { panic!("it is new") };
         assert_eq!(bench.preset_token(admin(1)).await.unwrap(), Preset::Good(id));
         bench.revoke_token(WS, id, true, "leaked".into(), "mia".into()).await.unwrap();
@@ -128,7 +128,7 @@ async fn the_token_of_the_start_is_made_once_and_good_again_after_it_was_revoked
 
 #[tokio::test]
 async fn the_audit_is_read_by_actor_action_subject_and_time() {
-    for bench in benches() {
+    for bench in benches().await {
         let deed = |actor: &str, action: &str, subject: &str| Deed {
             actor: actor.into(),
             action: action.into(),
@@ -164,7 +164,7 @@ async fn the_audit_is_read_by_actor_action_subject_and_time() {
 
 #[tokio::test]
 async fn what_the_configuration_changed_is_one_row() {
-    for mut bench in benches() {
+    for mut bench in benches().await {
         let declared = |things: &[(&str, &str)]| {
             things.iter().map(|(thing, mark)| (thing.to_string(), mark.to_string())).collect()
         };
@@ -185,7 +185,7 @@ async fn what_the_configuration_changed_is_one_row() {
 #[tokio::test]
 async fn a_deleted_workspace_opens_nothing_runs_nothing_and_goes_whole() {
     const ACME: Workspace = Workspace(2);
-    for mut bench in benches() {
+    for mut bench in benches().await {
         bench.add_workspace(ACME).await;
         let name = workspace_name("client-2");
         bench.add_token(token(ACME, 1)).await.unwrap();

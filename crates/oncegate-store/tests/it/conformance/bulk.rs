@@ -106,7 +106,7 @@ async fn a_bulk_act_does_to_each_claim_what_a_single_act_does() {
         (BulkAct::Dismiss, Act::Dismiss),
     ];
     for (bulk, single) in acts {
-        for bench in benches() {
+        for bench in benches().await {
             let (many, one) = (zoo(&bench, "many").await, zoo(&bench, "one").await);
             // Both zoos are as old.
             bench.live(TTL + MINUTE).await;
@@ -135,7 +135,7 @@ async fn a_bulk_act_does_to_each_claim_what_a_single_act_does() {
 
 #[tokio::test]
 async fn run_now_queues_what_oncegate_holds_and_refuses_the_rest() {
-    for bench in benches() {
+    for bench in benches().await {
         let caller_done = bench.ask(caller("zap").of("many")).await;
         bench.say(&caller_done.token.unwrap(), failed_for_good()).await;
         let mut ids = Vec::new();
@@ -156,7 +156,7 @@ async fn run_now_queues_what_oncegate_holds_and_refuses_the_rest() {
 
 #[tokio::test]
 async fn what_changed_since_the_count_is_left_alone() {
-    for bench in benches() {
+    for bench in benches().await {
         let mut tokens = Vec::new();
         for n in 0..5 {
             let held = bench.ask(caller(&format!("k{n}")).of("many")).await;
@@ -182,7 +182,7 @@ async fn what_changed_since_the_count_is_left_alone() {
 
 #[tokio::test]
 async fn an_act_goes_on_where_a_restart_cut_it_and_touches_each_claim_once() {
-    for mut bench in benches() {
+    for mut bench in benches().await {
         let mut ids = Vec::new();
         for n in 0..10 {
             let held = bench.ask(caller(&format!("k{n}")).of("many")).await;
@@ -208,7 +208,7 @@ async fn an_act_goes_on_where_a_restart_cut_it_and_touches_each_claim_once() {
 
 #[tokio::test]
 async fn c95_an_undo_keeps_what_people_fixed_since_and_a_second_changes_nothing() {
-    for mut bench in benches() {
+    for mut bench in benches().await {
         let mut ids = Vec::new();
         for n in 1..=5 {
             let held = bench.ask(caller(&format!("c{n}")).of("many")).await;
@@ -275,7 +275,8 @@ async fn an_undo_gives_back_every_state_but_a_lease() {
         BulkAct::Dismiss,
         BulkAct::Tag { tag: Some("dup".into()) },
     ] {
-        for (bench, name) in benches().zip(["many"]).chain(benches().zip(["hooked"])) {
+        let of_both = async |name| benches().await.into_iter().map(move |bench| (bench, name));
+        for (bench, name) in of_both("many").await.chain(of_both("hooked").await) {
             let ids = zoo(&bench, name).await;
             let mut before = BTreeMap::new();
             for (name, id) in &ids {
@@ -303,7 +304,7 @@ async fn an_undo_gives_back_every_state_but_a_lease() {
 
 #[tokio::test]
 async fn an_act_cannot_be_undone_while_it_goes_on_or_after_a_month() {
-    for bench in benches() {
+    for bench in benches().await {
         let held = bench.ask(caller("k").of("many")).await;
         bench.say(&held.token.unwrap(), failed_for_good()).await;
         let Bulked::Begun(row) = begin(&bench, PLAIN, of("many"), 1).await else { panic!() };
@@ -318,7 +319,7 @@ async fn an_act_cannot_be_undone_while_it_goes_on_or_after_a_month() {
 /// A tag is a word about a claim: taking it back takes nothing from whoever holds it.
 #[tokio::test]
 async fn an_undo_of_a_tag_leaves_each_claim_to_its_holder() {
-    for bench in benches() {
+    for bench in benches().await {
         let ids = zoo(&bench, "many").await;
         let live = bench.ask(caller("held").of("many").on("crm:1")).await;
         let child = bench.ask(caller("child").of("many").under(&live)).await;

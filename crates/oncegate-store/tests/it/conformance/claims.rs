@@ -12,7 +12,7 @@ use super::*;
 
 #[tokio::test]
 async fn an_effect_runs_once_and_every_duplicate_gets_the_first_result() {
-    for bench in benches() {
+    for bench in benches().await {
         let first = bench.ask(caller("k")).await;
         assert_eq!(words(&first.decision), "run first");
         assert_eq!(bench.answer(caller("k")).await, "stop in_progress");
@@ -28,7 +28,7 @@ async fn an_effect_runs_once_and_every_duplicate_gets_the_first_result() {
 
 #[tokio::test]
 async fn a_first_done_without_a_result_leaves_none_whatever_is_said_later() {
-    for bench in benches() {
+    for bench in benches().await {
         let first = bench.ask(caller("k")).await;
         bench.live(TTL).await;
         let second = bench.ask(caller("k")).await;
@@ -42,7 +42,7 @@ async fn a_first_done_without_a_result_leaves_none_whatever_is_said_later() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_many_claims_of_one_key_at_once_exactly_one_runs() {
-    for bench in benches() {
+    for bench in benches().await {
         for round in 0..20 {
             let tasks: Vec<_> = (0..32)
                 .map(|_| {
@@ -65,7 +65,7 @@ async fn of_many_claims_of_one_key_at_once_exactly_one_runs() {
 /// C44: four of five claimers hang up; whatever the timing, the effect has one holder, never none, never two.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn callers_that_hang_up_leave_exactly_one_run() {
-    for bench in benches() {
+    for bench in benches().await {
         for round in 0..50 {
             let name = format!("k{round}");
             for _ in 0..4 {
@@ -93,7 +93,7 @@ pub(crate) async fn poll_once_and_drop(store: &dyn Store, call: ClaimCall) {
 
 #[tokio::test]
 async fn every_stop_is_counted_and_only_the_first_ones_have_a_row() {
-    for bench in benches() {
+    for bench in benches().await {
         let id = bench.ask(caller("k")).await.id;
         let first_stop = bench.clock.read().wall;
         let stops = limits::STOP_HISTORY_ROWS_MAX + 7;
@@ -113,7 +113,7 @@ async fn every_stop_is_counted_and_only_the_first_ones_have_a_row() {
 
 #[tokio::test]
 async fn the_runner_asking_after_its_own_work_is_no_stop() {
-    for bench in benches() {
+    for bench in benches().await {
         let id = bench.ask(caller("k").queued()).await.id;
         bench.set_paused(WS, automation("welcome"), true, "incident".into(), "mia".into()).await.unwrap();
         assert_eq!(bench.answer(runner(id, bench.boot())).await, "stop paused");
@@ -125,7 +125,7 @@ async fn the_runner_asking_after_its_own_work_is_no_stop() {
 #[tokio::test]
 async fn the_payload_is_kept_byte_for_byte_from_the_first_call_that_brings_one() {
     let bodies: [&[u8]; 4] = [b"", b"{\"a\": 1 }\r\n", b"\xff\xfe\x00binary", "né\u{301}e".as_bytes()];
-    for bench in benches() {
+    for bench in benches().await {
         for (i, body) in bodies.iter().enumerate() {
             let name = format!("k{i}");
             let payload = Payload { body: body.to_vec(), json: format!("{{\"n\":{i}}}") };
@@ -144,7 +144,7 @@ async fn another_payload_or_record_under_one_key_stops_and_marks_the_claim() {
         ("payload", caller("p").with("phone 100"), caller("p").with("phone 200")),
         ("record", caller("r").on("crm:1"), caller("r").on("crm:2").with("brought by the wrong call")),
     ];
-    for bench in benches() {
+    for bench in benches().await {
         for (what, first, second) in table.clone() {
             let claimed = bench.ask(first.clone()).await;
             bench.say_with(&claimed.token.unwrap(), Call::Done, Some("\"secret\"")).await;
@@ -161,7 +161,7 @@ async fn another_payload_or_record_under_one_key_stops_and_marks_the_claim() {
 
 #[tokio::test]
 async fn a_correction_by_a_person_replaces_the_payload() {
-    for bench in benches() {
+    for bench in benches().await {
         let first = bench.ask(caller("k").with("wrong")).await;
         bench.say(&first.token.unwrap(), failed_for_good()).await;
         let mut call = caller("k").with("right");
@@ -179,7 +179,7 @@ async fn a_correction_by_a_person_replaces_the_payload() {
 /// Running it again needs the same care as with done; a file with another payload for it is no such care.
 #[tokio::test]
 async fn a_correction_does_not_run_what_was_marked_after_it_was_done() {
-    for bench in benches() {
+    for bench in benches().await {
         let first = bench.ask(caller("k").with("a")).await;
         bench.say(&first.token.unwrap(), Call::Done).await;
         bench.person(first.id, Act::MarkError { note: "mass duplicate".into() }).await;
@@ -192,7 +192,7 @@ async fn a_correction_does_not_run_what_was_marked_after_it_was_done() {
 
 #[tokio::test]
 async fn a_caller_may_repeat_its_own_claim_twice_and_gets_the_same_token() {
-    for bench in benches() {
+    for bench in benches().await {
         let first = bench.ask(caller("k").under_run("exec-1:0")).await;
         for n in 0..2 {
             let again = bench.ask(caller("k").under_run("exec-1:0")).await;
@@ -207,7 +207,7 @@ async fn a_caller_may_repeat_its_own_claim_twice_and_gets_the_same_token() {
 /// Otherwise run A, whose attempt is over, would be handed the token of whoever works now.
 #[tokio::test]
 async fn the_run_id_of_an_earlier_attempt_opens_no_later_one() {
-    for bench in benches() {
+    for bench in benches().await {
         let a = bench.ask(caller("k").under_run("exec-a")).await;
         bench.say(&a.token.unwrap(), failed()).await;
         bench.live(MINUTE).await;
@@ -219,7 +219,7 @@ async fn the_run_id_of_an_earlier_attempt_opens_no_later_one() {
 
 #[tokio::test]
 async fn a_run_id_seen_on_work_long_finished_names_no_run() {
-    for bench in benches() {
+    for bench in benches().await {
         let old = bench.ask(caller("old").under_run("constant")).await;
         bench.say(&old.token.unwrap(), Call::Done).await;
         bench.live(HOUR).await;
@@ -236,7 +236,7 @@ async fn a_run_id_seen_on_work_long_finished_names_no_run() {
 
 #[tokio::test]
 async fn a_flow_that_cannot_call_back_is_done_at_its_claim() {
-    for bench in benches() {
+    for bench in benches().await {
         let first = bench.ask(caller("k").of("at_claim")).await;
         assert_eq!(words(&first.decision), "run first");
         assert_eq!(bench.answer(caller("k").of("at_claim")).await, "stop duplicate");
@@ -245,7 +245,7 @@ async fn a_flow_that_cannot_call_back_is_done_at_its_claim() {
 
 #[tokio::test]
 async fn answers_for_claims_that_do_not_exist_are_none() {
-    for bench in benches() {
+    for bench in benches().await {
         let id = ours(ClaimId([9; 16]));
         let call = FinishCall {
             id,
@@ -271,7 +271,7 @@ async fn answers_for_claims_that_do_not_exist_are_none() {
 
 #[tokio::test]
 async fn a_key_is_found_under_every_spelling_of_its_automation_and_only_byte_for_byte() {
-    for bench in benches() {
+    for bench in benches().await {
         let id = bench.ask(caller("K")).await.id;
         for (spelling, text, found) in [
             ("welcome", "K", Some(id)),
@@ -292,7 +292,7 @@ async fn a_key_is_found_under_every_spelling_of_its_automation_and_only_byte_for
 
 #[tokio::test]
 async fn a_closed_store_refuses_every_call_and_keeps_what_it_answered() {
-    for mut bench in benches() {
+    for mut bench in benches().await {
         let store = Arc::clone(&bench);
         let waiting: Vec<_> = (0..200)
             .map(|n| {
@@ -324,7 +324,7 @@ async fn a_closed_store_refuses_every_call_and_keeps_what_it_answered() {
 
 #[tokio::test]
 async fn a_renamed_automation_knows_what_it_did() {
-    for bench in benches() {
+    for bench in benches().await {
         let first = bench.ask(caller("k").of("old")).await;
         bench.say(&first.token.unwrap(), Call::Done).await;
         let rename =

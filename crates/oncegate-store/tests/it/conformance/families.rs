@@ -21,7 +21,7 @@ impl Bench {
 
 #[tokio::test]
 async fn a_child_shares_its_parents_record_and_strangers_and_siblings_do_not() {
-    for bench in benches() {
+    for bench in benches().await {
         let parent = bench.parent().await;
         let child = bench.ask(caller("c").of("mail").under(&parent)).await;
         assert_eq!(words(&child.decision), "run first");
@@ -49,7 +49,7 @@ async fn a_child_shares_its_parents_record_and_strangers_and_siblings_do_not() {
 
 #[tokio::test]
 async fn a_child_ends_with_its_parents_lease_and_lives_on_by_its_heartbeat() {
-    for bench in benches() {
+    for bench in benches().await {
         let parent = bench.parent().await;
         bench.live(TTL - MINUTE).await;
         let child = bench.ask(caller("c").of("mail").under(&parent)).await;
@@ -67,7 +67,7 @@ async fn a_child_ends_with_its_parents_lease_and_lives_on_by_its_heartbeat() {
 
 #[tokio::test]
 async fn a_parent_that_loses_its_claim_voids_its_children_and_theirs() {
-    for bench in benches() {
+    for bench in benches().await {
         for way in ["record taken", "reset", "taken over"] {
             let (p, r) = (format!("p {way}"), format!("crm:{way}"));
             let parent = bench.ask(caller(&p).on(&r)).await;
@@ -102,7 +102,7 @@ async fn a_parent_that_loses_its_claim_voids_its_children_and_theirs() {
 
 #[tokio::test]
 async fn a_child_goes_on_when_its_parent_ends_and_keeps_strangers_off_the_record() {
-    for bench in benches() {
+    for bench in benches().await {
         for (n, call) in [Call::Done, failed(), failed_for_good()].into_iter().enumerate() {
             let on = format!("crm:{n}");
             let parent = bench.ask(caller(&format!("p{n}")).on(&on)).await;
@@ -122,7 +122,7 @@ async fn a_child_goes_on_when_its_parent_ends_and_keeps_strangers_off_the_record
 
 #[tokio::test]
 async fn the_token_of_no_live_attempt_is_no_parent_and_leaves_nothing() {
-    for bench in benches() {
+    for bench in benches().await {
         let parent = bench.parent().await;
         let mut forged = caller("c").of("new one").under(&parent);
         if let Some((_, fence)) = &mut forged.parent {
@@ -139,7 +139,7 @@ async fn the_token_of_no_live_attempt_is_no_parent_and_leaves_nothing() {
 /// The child's own key, claimed again while its parent is stale: the claim that is decided is not also voided.
 #[tokio::test]
 async fn a_child_may_take_over_from_its_own_stale_parent() {
-    for bench in benches() {
+    for bench in benches().await {
         let parent = bench.parent().await;
         let child = bench.ask(caller("c").of("mail").under(&parent)).await;
         bench.live(TTL).await;
@@ -155,7 +155,7 @@ async fn a_child_may_take_over_from_its_own_stale_parent() {
 /// A child that has a record of its own loses it like anybody else, and then shares nothing with its parent.
 #[tokio::test]
 async fn a_child_whose_own_record_was_taken_holds_none_and_has_no_parent_any_more() {
-    for bench in benches() {
+    for bench in benches().await {
         let parent = bench.parent().await;
         let mut call = caller("c").of("mail").on("crm:2").under(&parent);
         call.request.ttl = Some(oncegate_core::policy::Ttl::new(MINUTE * 5).unwrap());

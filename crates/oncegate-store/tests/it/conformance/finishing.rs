@@ -24,7 +24,7 @@ async fn what_a_holder_says_is_answered_the_same_end_to_end() {
         ("heartbeat, done", vec![(Call::Heartbeat, Answer::Accepted), (Call::Done, Answer::Accepted)]),
         ("hand back, done", vec![(Call::HandBack, Answer::Accepted), (Call::Done, Answer::Accepted)]),
     ];
-    for bench in benches() {
+    for bench in benches().await {
         // Finishing works the same while paused.
         for paused in [false, true] {
             for (name, calls) in &table {
@@ -46,7 +46,7 @@ async fn an_old_token_is_refused_and_its_use_is_listed_as_late() {
         ("reset", Act::Reset { run_now: false, confirm_holder: Some("attempt-1".into()), verified: false }),
         ("mark error", Act::MarkError { note: "mass duplicates".into() }),
     ];
-    for bench in benches() {
+    for bench in benches().await {
         let mut voided = Vec::new();
         for (name, act) in acts.clone() {
             let claimed = bench.ask(caller(name)).await;
@@ -97,7 +97,7 @@ async fn an_old_token_is_refused_and_its_use_is_listed_as_late() {
 
 #[tokio::test]
 async fn a_retry_comes_due_three_times_and_then_a_person_looks() {
-    for bench in benches() {
+    for bench in benches().await {
         let mut claimed = bench.ask(caller("k")).await;
         for (attempt, wait) in [(2, 30), (3, 240), (4, 1_800)] {
             bench.say(&claimed.token.unwrap(), failed()).await;
@@ -117,7 +117,7 @@ async fn a_retry_comes_due_three_times_and_then_a_person_looks() {
 
 #[tokio::test]
 async fn an_unknown_outcome_is_never_retried_by_itself() {
-    for bench in benches() {
+    for bench in benches().await {
         let claimed = bench.ask(caller("k")).await;
         let call =
             Call::Error { failure: Failed::Unknown, note: "timed out after the request went out".into() };
@@ -134,7 +134,7 @@ async fn an_unknown_outcome_is_never_retried_by_itself() {
 
 #[tokio::test]
 async fn every_change_has_a_history_row_and_every_act_of_a_person_an_audit_row() {
-    for bench in benches() {
+    for bench in benches().await {
         let one = bench.ask(caller("k")).await;
         bench.say(&one.token.unwrap(), Call::Heartbeat).await;
         bench.answer(caller("k")).await;
@@ -173,7 +173,7 @@ async fn every_change_has_a_history_row_and_every_act_of_a_person_an_audit_row()
 
 #[tokio::test]
 async fn done_is_reset_only_when_verified() {
-    for bench in benches() {
+    for bench in benches().await {
         let claimed = bench.ask(caller("k")).await;
         bench.say_with(&claimed.token.unwrap(), Call::Done, Some("1")).await;
         assert!(matches!(bench.person(claimed.id, reset()).await, Acted::Refused(_)));
@@ -190,7 +190,7 @@ async fn done_is_reset_only_when_verified() {
 
 #[tokio::test]
 async fn run_now_makes_due_only_what_the_gate_itself_runs() {
-    for bench in benches() {
+    for bench in benches().await {
         for (name, call, due) in
             [("ours", caller("ours").queued(), true), ("theirs", caller("theirs"), false)]
         {
@@ -208,7 +208,7 @@ async fn run_now_makes_due_only_what_the_gate_itself_runs() {
 /// Whoever was stopped while the holder seemed gone need not come back: the holder is at work again.
 #[tokio::test]
 async fn a_heartbeat_takes_its_claim_out_of_the_parked_list() {
-    for bench in benches() {
+    for bench in benches().await {
         let held = bench.ask(caller("k")).await;
         bench.live(TTL).await;
         bench.set_paused(WS, automation("welcome"), true, "r".into(), "mia".into()).await.unwrap();

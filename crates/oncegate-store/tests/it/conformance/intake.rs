@@ -73,7 +73,7 @@ fn releasing(delivery: i64, name: &str) -> AdmitCall {
 /// C43: one bad event in a batch, delivered twice.
 #[tokio::test]
 async fn each_event_of_a_batch_is_judged_alone_and_answered_in_order() {
-    for bench in benches() {
+    for bench in benches().await {
         let batch = || request(vec![event("ev_1", "a"), event("", "b"), event("ev_3", "c")]);
         let first = bench.admit(batch()).await.unwrap();
         let [
@@ -106,7 +106,7 @@ async fn each_event_of_a_batch_is_judged_alone_and_answered_in_order() {
 
 #[tokio::test]
 async fn one_key_twice_in_one_request_runs_once() {
-    for bench in benches() {
+    for bench in benches().await {
         let answers =
             bench.admit(request(vec![event("k", "a"), event("k", "a"), event("k", "b")])).await.unwrap();
         let [Admitted::Accepted { id }, ..] = answers[..] else { panic!("{answers:?}") };
@@ -120,7 +120,7 @@ async fn one_key_twice_in_one_request_runs_once() {
 /// A release that settles nothing writes nothing, and an unknown workspace undoes what came before it.
 #[tokio::test]
 async fn a_request_is_stored_whole_or_not_at_all() {
-    for bench in benches() {
+    for bench in benches().await {
         let nowhere =
             AdmitCall { workspace: Workspace(77), ..request(vec![event("", "a"), event("k", "b")]) };
         assert!(bench.admit(nowhere).await.is_err());
@@ -139,7 +139,7 @@ async fn a_request_is_stored_whole_or_not_at_all() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_rejected_event_is_released_once_even_if_pressed_by_many_at_once() {
-    for bench in benches() {
+    for bench in benches().await {
         let delivery = rejected_id(&bench, request(vec![event("", "a")])).await;
         let presses: Vec<_> = (0..8)
             .map(|n| {
@@ -165,7 +165,7 @@ async fn a_rejected_event_is_released_once_even_if_pressed_by_many_at_once() {
 
 #[tokio::test]
 async fn a_bad_signature_is_kept_apart_and_can_be_released() {
-    for bench in benches() {
+    for bench in benches().await {
         let id = bench.keep_unverified(forged(1)).await.unwrap();
         let page = bench.rejected(WS, None, None, 10).await.unwrap();
         assert_eq!(page.rows.len(), 1);
@@ -182,7 +182,7 @@ async fn a_bad_signature_is_kept_apart_and_can_be_released() {
 /// One captured request, sent again and again: its signature is good each time.
 #[tokio::test]
 async fn a_rejected_request_that_comes_again_is_counted_on_its_row() {
-    for bench in benches() {
+    for bench in benches().await {
         let captured = || request(vec![event("", "a")]);
         let first = rejected_id(&bench, captured()).await;
         let row = bench.delivery(WS, first).await.unwrap().unwrap();
@@ -202,7 +202,7 @@ async fn a_rejected_request_that_comes_again_is_counted_on_its_row() {
 
 #[tokio::test]
 async fn rejected_requests_that_differ_in_anything_wait_each_for_itself() {
-    for bench in benches() {
+    for bench in benches().await {
         bench.add_workspace(Workspace(2)).await;
         let plain = || request(vec![event("", "a")]);
         let mut why = event("", "a");
@@ -232,7 +232,7 @@ async fn rejected_requests_that_differ_in_anything_wait_each_for_itself() {
 /// What was settled is settled: the same request, rejected anew, waits anew.
 #[tokio::test]
 async fn a_rejected_request_that_comes_after_its_release_waits_again() {
-    for bench in benches() {
+    for bench in benches().await {
         let first = rejected_id(&bench, request(vec![event("", "a")])).await;
         bench.admit(releasing(first, "k")).await.unwrap();
         let second = rejected_id(&bench, request(vec![event("", "a")])).await;
@@ -244,7 +244,7 @@ async fn a_rejected_request_that_comes_after_its_release_waits_again() {
 
 #[tokio::test]
 async fn each_body_that_a_claim_was_stopped_for_is_kept_once() {
-    for bench in benches() {
+    for bench in benches().await {
         let with = |name: &str, payload: &str| AdmitCall {
             body: payload.as_bytes().to_vec(),
             ..request(vec![event(name, payload)])
@@ -273,7 +273,7 @@ async fn each_body_that_a_claim_was_stopped_for_is_kept_once() {
 
 #[tokio::test]
 async fn of_a_claims_duplicates_the_first_fifty_have_a_row_and_all_are_counted() {
-    for bench in benches() {
+    for bench in benches().await {
         let max = u64::from(limits::STOP_HISTORY_ROWS_MAX);
         let mut ids = Vec::new();
         for name in ["k", "other"] {
@@ -298,7 +298,7 @@ async fn of_a_claims_duplicates_the_first_fifty_have_a_row_and_all_are_counted()
 
 #[tokio::test]
 async fn a_flood_of_bad_signatures_pushes_out_the_oldest_of_its_source_and_nothing_else() {
-    for bench in benches() {
+    for bench in benches().await {
         let rejected = rejected_id(&bench, request(vec![event("", "a")])).await;
         let elsewhere = UnverifiedCall { source: "tally".into(), ..forged(0) };
         let elsewhere = bench.keep_unverified(elsewhere).await.unwrap();
@@ -316,7 +316,7 @@ async fn a_flood_of_bad_signatures_pushes_out_the_oldest_of_its_source_and_nothi
 #[tokio::test]
 async fn large_bodies_with_bad_signatures_push_out_the_oldest_of_their_source_by_size() {
     const MIB: usize = 1024 * 1024;
-    for bench in benches() {
+    for bench in benches().await {
         let large = |n: u8, source: &str, bytes: usize| UnverifiedCall {
             source: source.into(),
             headers: "[]".into(),
@@ -340,7 +340,7 @@ async fn large_bodies_with_bad_signatures_push_out_the_oldest_of_their_source_by
 
 #[tokio::test]
 async fn a_body_with_a_bad_signature_that_comes_again_is_counted_on_its_row() {
-    for bench in benches() {
+    for bench in benches().await {
         let id = bench.keep_unverified(forged(1)).await.unwrap();
         bench.clock.advance(MINUTE);
         let again =
@@ -360,7 +360,7 @@ async fn a_body_with_a_bad_signature_that_comes_again_is_counted_on_its_row() {
 #[tokio::test]
 async fn of_the_headers_beside_a_bad_signature_32_kib_are_kept_and_the_reason_says_so() {
     const MAX: usize = 32 * 1024;
-    for bench in benches() {
+    for bench in benches().await {
         let keep = async |body: u32, headers: String| {
             let id = bench.keep_unverified(UnverifiedCall { headers, ..forged(body) }).await.unwrap();
             let row = bench.delivery(WS, id).await.unwrap().unwrap();
@@ -390,7 +390,7 @@ async fn of_the_headers_beside_a_bad_signature_32_kib_are_kept_and_the_reason_sa
 
 #[tokio::test]
 async fn a_released_request_loses_its_body_after_thirty_days_and_stays_on_record() {
-    for bench in benches() {
+    for bench in benches().await {
         let rejected = rejected_id(&bench, request(vec![event("", "a")])).await;
         let unverified = bench.keep_unverified(forged(1)).await.unwrap();
         // However long they waited: the days count from the release.
@@ -417,7 +417,7 @@ async fn a_released_request_loses_its_body_after_thirty_days_and_stays_on_record
 /// A store that was down for a year must not stand still while it forgets.
 #[tokio::test]
 async fn what_follows_a_reaped_claim_goes_a_bounded_number_at_a_time_too() {
-    for bench in benches() {
+    for bench in benches().await {
         let [Admitted::Accepted { id }] = bench.admit(request(vec![event("k", "a")])).await.unwrap()[..]
         else {
             panic!("it is new")
@@ -464,7 +464,7 @@ async fn what_follows_a_reaped_claim_goes_a_bounded_number_at_a_time_too() {
 
 #[tokio::test]
 async fn a_bad_signature_is_forgotten_after_seven_days_and_a_rejected_event_is_not() {
-    for bench in benches() {
+    for bench in benches().await {
         bench.admit(request(vec![event("", "a")])).await.unwrap();
         bench.keep_unverified(forged(1)).await.unwrap();
         for (after, left) in [(limits::UNVERIFIED_KEPT_FOR, 2), (SECOND, 1), (DAY * 400, 1)] {
@@ -477,7 +477,7 @@ async fn a_bad_signature_is_forgotten_after_seven_days_and_a_rejected_event_is_n
 
 #[tokio::test]
 async fn a_paused_automation_takes_events_in_and_runs_none() {
-    for bench in benches() {
+    for bench in benches().await {
         let pause = async |on: bool| {
             bench.set_paused(WS, automation("welcome"), on, "crm is down".into(), "mia".into()).await.unwrap()
         };

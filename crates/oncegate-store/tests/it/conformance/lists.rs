@@ -112,7 +112,7 @@ impl Storm {
 #[tokio::test]
 async fn every_list_holds_exactly_the_claims_that_the_core_puts_there() {
     let seed = seed();
-    for mut bench in benches() {
+    for mut bench in benches().await {
         let mut storm = Storm { rng: Rng(seed), ids: Vec::new(), tokens: Vec::new() };
         let mut ever = HashSet::new();
         for round in 0..8 {
@@ -174,7 +174,7 @@ async fn filters_agree(bench: &Bench, everything: &[ClaimView]) {
 
 #[tokio::test]
 async fn pages_have_neither_gaps_nor_duplicates_while_rows_are_added() {
-    for bench in benches() {
+    for bench in benches().await {
         let mut ids = Vec::new();
         for n in 0..23 {
             ids.push(bench.ask(caller(&format!("k{n}"))).await.id);
@@ -199,7 +199,7 @@ async fn pages_have_neither_gaps_nor_duplicates_while_rows_are_added() {
 
 #[tokio::test]
 async fn the_audit_is_read_page_by_page_newest_first() {
-    for bench in benches() {
+    for bench in benches().await {
         for n in 0..12 {
             let paused = n % 2 == 0;
             bench.set_paused(WS, automation("welcome"), paused, format!("r{n}"), "mia".into()).await.unwrap();
@@ -221,7 +221,7 @@ async fn the_audit_is_read_page_by_page_newest_first() {
 #[tokio::test]
 async fn lists_and_the_core_agree_on_the_last_millisecond() {
     let ms = Duration::from_millis(1);
-    for bench in benches() {
+    for bench in benches().await {
         let stuck = async || {
             let view = bench.all(Filter { limit: 1, ..Filter::default() }).await.pop().unwrap();
             let listed =

@@ -42,12 +42,19 @@ mod vitals;
 mod workspaces;
 
 /// What makes stores of one kind. `open` may be called again once the store before it was closed.
+#[async_trait::async_trait]
 pub(crate) trait Backend: Send + Sync {
-    fn open(&self, clock: Arc<dyn Clock>, policies: Arc<dyn PolicyBook>) -> Arc<dyn Store>;
+    async fn open(&self, clock: Arc<dyn Clock>, policies: Arc<dyn PolicyBook>) -> Arc<dyn Store>;
 }
 
 /// Each makes an empty place for a store.
-const BACKENDS: [fn() -> Box<dyn Backend>; 1] = [|| Box::new(crate::sqlite::Files::new())];
+const BACKENDS: [(&str, fn() -> Box<dyn Backend>); 2] = [
+    ("sqlite", || Box::new(crate::sqlite::Files::new())),
+    ("postgres", || Box::new(crate::postgres::Cluster::new())),
+];
+
+/// Names the one backend that is tested, while one is at work on it.
+const ONLY: Option<&str> = option_env!("ONCEGATE_TEST_STORE");
 
 /// An open store and the clock it goes by.
 pub(crate) struct Bench {
@@ -64,12 +71,14 @@ impl Deref for Bench {
 }
 
 /// One fresh bench per backend.
-pub(crate) fn benches() -> impl Iterator<Item = Bench> {
-    BACKENDS.iter().map(|make| {
+pub(crate) async fn benches() -> Vec<Bench> {
+    let mut benches = Vec::new();
+    for (_, make) in BACKENDS.iter().filter(|(name, _)| ONLY.is_none_or(|only| only == *name)) {
         let (backend, clock) = (make(), Arc::new(ManualClock::at(MORNING)));
-        let store = backend.open(Arc::clone(&clock) as _, Arc::new(Policies));
-        Bench { store: Some(store), clock, backend }
-    })
+        let store = backend.open(Arc::clone(&clock) as _, Arc::new(Policies)).await;
+        benches.push(Bench { store: Some(store), clock, backend });
+    }
+    benches
 }
 
 /// 2026-01-05T10:00:00Z.
@@ -109,7 +118,7 @@ impl Bench {
         if let Some(store) = self.store.take() {
             store.close().await;
         }
-        self.store = Some(self.backend.open(Arc::clone(&self.clock) as _, Arc::new(Policies)));
+        self.store = Some(self.backend.open(Arc::clone(&self.clock) as _, Arc::new(Policies)).await);
     }
 
     /// Makes workspaces until there is this one.

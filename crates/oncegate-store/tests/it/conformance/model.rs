@@ -485,10 +485,10 @@ fn random_calls_leave_the_store_as_the_core_says() {
         failure_persistence: None,
         ..Config::default()
     };
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     TestRunner::new(config)
         .run(&ops(), |ops| {
-            for mut bench in benches() {
+            for mut bench in runtime.block_on(benches()) {
                 runtime.block_on(play(&mut bench, ops.clone()));
             }
             Ok(())

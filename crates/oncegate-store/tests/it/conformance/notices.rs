@@ -31,7 +31,7 @@ impl Bench {
 
 #[tokio::test]
 async fn a_run_id_of_a_claim_that_ended_over_an_hour_ago_is_told_at_its_first_claim_and_noticed_once() {
-    for bench in benches() {
+    for bench in benches().await {
         bench.ends_done(caller("k1").under_run("default")).await;
         bench.live(HOUR).await;
         let on_time = bench.ask(caller("k2").under_run("default")).await;
@@ -57,7 +57,7 @@ async fn a_run_id_of_a_claim_that_ended_over_an_hour_ago_is_told_at_its_first_cl
 
 #[tokio::test]
 async fn a_call_that_looks_again_while_it_waits_is_noticed_once() {
-    for bench in benches() {
+    for bench in benches().await {
         bench.ends_done(caller("k1").under_run("default")).await;
         bench.live(HOUR + MINUTE).await;
         bench.ask(caller("k2")).await;
@@ -71,7 +71,7 @@ async fn a_call_that_looks_again_while_it_waits_is_noticed_once() {
 
 #[tokio::test]
 async fn a_new_automation_is_announced_with_the_name_that_may_have_been_meant() {
-    for bench in benches() {
+    for bench in benches().await {
         let declared = bench.ask(caller("k")).await;
         assert_eq!(declared.note, None, "declared names are no news");
         let far = bench.ask(caller("k").of("invoice")).await;
@@ -94,7 +94,7 @@ async fn a_new_automation_is_announced_with_the_name_that_may_have_been_meant() 
 
 #[tokio::test]
 async fn the_names_of_another_workspace_are_neither_told_nor_listed() {
-    for bench in benches() {
+    for bench in benches().await {
         let other = Workspace(2);
         bench.add_workspace(other).await;
         bench.ask(caller("k").of("secret-client")).await;
@@ -109,7 +109,7 @@ async fn the_names_of_another_workspace_are_neither_told_nor_listed() {
 
 #[tokio::test]
 async fn callers_that_never_call_done_are_noticed_when_their_stale_claims_are_no_longer_retried() {
-    for bench in benches() {
+    for bench in benches().await {
         for n in 0..limits::STALE_STREAK_MAX {
             assert_eq!(bench.noticed_words().await, [""; 0], "{n}");
             let key = format!("k{n}");
@@ -123,7 +123,7 @@ async fn callers_that_never_call_done_are_noticed_when_their_stale_claims_are_no
 
 #[tokio::test]
 async fn a_clock_that_was_set_back_is_noticed() {
-    for bench in benches() {
+    for bench in benches().await {
         bench.live(HOUR).await;
         bench.clock.set_wall(MORNING);
         bench.tick().await.unwrap();
@@ -136,7 +136,7 @@ async fn a_clock_that_was_set_back_is_noticed() {
 
 #[tokio::test]
 async fn notices_are_bounded_and_the_oldest_are_counted_together() {
-    for bench in benches() {
+    for bench in benches().await {
         let (max, more) = (limits::NOTICES_OF_A_KIND_MAX, 7);
         for n in 0..max + more {
             // Names that are near to none, so that only their number matters.
@@ -158,7 +158,7 @@ async fn notices_are_bounded_and_the_oldest_are_counted_together() {
 
 #[tokio::test]
 async fn a_dismissed_notice_stays_so_while_it_goes_on_and_comes_back_when_it_was_over() {
-    for bench in benches() {
+    for bench in benches().await {
         bench.ends_done(caller("k0").under_run("default")).await;
         bench.live(HOUR + MINUTE).await;
         bench.ask(caller("k1").under_run("default")).await;

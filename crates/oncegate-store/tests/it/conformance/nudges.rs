@@ -26,7 +26,7 @@ impl Bench {
 
 #[tokio::test]
 async fn a_stopped_tool_is_called_back_when_its_automation_is_resumed_and_not_before() {
-    for mut bench in benches() {
+    for mut bench in benches().await {
         bench.pause(true).await;
         let mut call = caller("k").of("hooked").on("crm:1").with("ann");
         call.run_url = Some("https://zapier.com/runs/1".into());
@@ -55,7 +55,7 @@ async fn a_stopped_tool_is_called_back_when_its_automation_is_resumed_and_not_be
 
 #[tokio::test]
 async fn a_tool_that_does_not_come_is_called_three_times_and_then_a_person_is() {
-    for bench in benches() {
+    for bench in benches().await {
         bench.pause(true).await;
         let id = bench.ask(caller("k").of("hooked")).await.id;
         bench.pause(false).await;
@@ -80,7 +80,7 @@ async fn a_tool_that_does_not_come_is_called_three_times_and_then_a_person_is() 
 
 #[tokio::test]
 async fn a_busy_record_is_waited_for_and_a_failed_run_is_called_back_when_it_is_due() {
-    for bench in benches() {
+    for bench in benches().await {
         let holder = bench.ask(caller("holder").on("crm:1")).await;
         let stopped = bench.ask(caller("k").of("hooked").on("crm:1")).await;
         assert_eq!(words(&stopped.decision), "stop record_busy");
@@ -104,7 +104,7 @@ async fn a_busy_record_is_waited_for_and_a_failed_run_is_called_back_when_it_is_
 /// A run that never arrived would be lost for good: nobody says that it did not happen.
 #[tokio::test]
 async fn what_is_done_at_its_claim_may_be_asked_for_again_by_its_own_run_while_the_answer_may_be_lost() {
-    for mut bench in benches() {
+    for mut bench in benches().await {
         let call = |run: &str| caller("k").of("at_claim").under_run(run);
         let first = bench.ask(call("exec-1:0")).await;
         assert_eq!(words(&first.decision), "run first");
@@ -152,7 +152,7 @@ impl Named for ClaimCall {
 
 #[tokio::test]
 async fn a_clock_set_back_does_not_put_off_the_call() {
-    for bench in benches() {
+    for bench in benches().await {
         bench.pause(true).await;
         let id = bench.ask(caller("k").of("hooked")).await.id;
         bench.pause(false).await;
@@ -164,7 +164,7 @@ async fn a_clock_set_back_does_not_put_off_the_call() {
 
 #[tokio::test]
 async fn a_late_done_of_a_failed_run_counts_though_its_tool_was_to_be_called() {
-    for bench in benches() {
+    for bench in benches().await {
         let run = bench.ask(caller("k").of("hooked")).await;
         let token = run.token.unwrap();
         bench.say(&token, failed()).await;

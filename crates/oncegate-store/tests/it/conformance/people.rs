@@ -18,7 +18,7 @@ fn words_of(answers: &[Result<Option<Claimed>, oncegate_store::StoreError>]) -> 
 
 #[tokio::test]
 async fn a_batch_answers_in_order_each_as_if_alone() {
-    for bench in benches() {
+    for bench in benches().await {
         let done = bench.ask(caller("done")).await;
         bench.say(&done.token.unwrap(), Call::Done).await;
         bench.ask(caller("held").on("crm:1")).await;
@@ -76,7 +76,7 @@ fn wanted(id: ClaimRef, act: Act) -> Write {
 
 #[tokio::test]
 async fn a_write_that_is_named_happens_once_and_is_answered_the_same_for_a_day() {
-    for mut bench in benches() {
+    for mut bench in benches().await {
         let held = bench.ask(caller("k")).await;
         let refused = bench.write(wanted(held.id, reset()), Some(once("w1", 1))).await.unwrap();
         assert!(matches!(refused, Wrote::Now(Written::Act(Acted::Refused(_)), _)), "{refused:?}");
@@ -111,7 +111,7 @@ async fn a_write_that_is_named_happens_once_and_is_answered_the_same_for_a_day()
 
 #[tokio::test]
 async fn a_tag_is_filed_once_and_changes_nothing_that_is_decided() {
-    for bench in benches() {
+    for bench in benches().await {
         let held = bench.ask(caller("k")).await;
         let file = async |tag: Option<&str>| {
             let write = Write::Tag {

@@ -34,7 +34,7 @@ fn with_payload(call: ClaimCall, json: &str) -> ClaimCall {
 
 #[tokio::test]
 async fn a_person_is_found_wherever_it_stands_and_nobody_else_is() {
-    for bench in benches() {
+    for bench in benches().await {
         bench.add_workspace(Workspace(2)).await;
         let hers = r#"{"form": {"email": "Ann@Example.com "}}"#;
         bench.ask(with_payload(caller("payload"), hers)).await;
@@ -76,7 +76,7 @@ async fn a_person_is_found_wherever_it_stands_and_nobody_else_is() {
 
 #[tokio::test]
 async fn what_is_forgotten_leaves_a_hash_that_stops_the_same_event() {
-    for bench in benches() {
+    for bench in benches().await {
         let hers = r#"{"email": "ann@example.com"}"#;
         let event = |name: &str| with_payload(caller(name).on("crm:ann@example.com").with(hers), hers);
         let done = bench.ask(event("done ann@example.com")).await;
@@ -105,7 +105,7 @@ async fn what_is_forgotten_leaves_a_hash_that_stops_the_same_event() {
 
 #[tokio::test]
 async fn deliveries_go_with_their_claim_or_by_themselves() {
-    for bench in benches() {
+    for bench in benches().await {
         let admit = |identity: Option<&str>| AdmitCall {
             workspace: WS,
             source: "typeform".into(),
@@ -143,7 +143,7 @@ async fn deliveries_go_with_their_claim_or_by_themselves() {
 /// Its data is gone: our runner would have nothing to work with, and a tool would be called for a key that is nobody's.
 #[tokio::test]
 async fn what_is_forgotten_cannot_be_started_from_here() {
-    for bench in benches() {
+    for bench in benches().await {
         let flow = bench.ask(with_payload(caller("flow").queued(), "{}")).await.id;
         let run = bench.ask(runner(flow, bench.boot())).await;
         bench.say(&run.token.unwrap(), Call::Done).await;
@@ -163,7 +163,7 @@ async fn what_is_forgotten_cannot_be_started_from_here() {
 /// A retry that is due is an effect that is meant: forgetting must not be the silent end of it.
 #[tokio::test]
 async fn what_will_run_again_by_itself_is_not_forgotten() {
-    for bench in benches() {
+    for bench in benches().await {
         let id = bench.ask(caller("k").queued()).await.id;
         let run = bench.ask(runner(id, bench.boot())).await;
         bench.say(&run.token.unwrap(), failed()).await;

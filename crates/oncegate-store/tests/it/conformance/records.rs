@@ -7,7 +7,7 @@ use super::*;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_record_has_one_live_holder_over_all_automations() {
-    for bench in benches() {
+    for bench in benches().await {
         for round in 0..20 {
             let record = format!("crm:{round}");
             let tasks: Vec<_> = (0..16)
@@ -34,7 +34,7 @@ async fn a_record_has_one_live_holder_over_all_automations() {
 async fn a_record_is_free_again_once_its_holder_ends() {
     let ends =
         [("done", Call::Done), ("error", failed_for_good()), ("retry", failed()), ("back", Call::HandBack)];
-    for bench in benches() {
+    for bench in benches().await {
         for (name, end) in ends.clone() {
             let record = format!("crm:{name}");
             let token = bench.ask(caller(name).on(&record)).await.token.unwrap();
@@ -52,7 +52,7 @@ async fn a_record_is_free_again_once_its_holder_ends() {
 
 #[tokio::test]
 async fn a_record_taken_from_a_stale_holder_voids_its_token_and_leaves_it_stuck() {
-    for bench in benches() {
+    for bench in benches().await {
         let stale = bench.ask(caller("a").on("crm:1")).await;
         bench.live(TTL - SECOND).await;
         assert_eq!(bench.answer(caller("b").of("other").on("crm:1")).await, "stop record_busy");
@@ -74,7 +74,7 @@ async fn a_record_taken_from_a_stale_holder_voids_its_token_and_leaves_it_stuck(
 
 #[tokio::test]
 async fn a_heartbeat_past_the_ttl_keeps_a_record_that_nobody_took() {
-    for bench in benches() {
+    for bench in benches().await {
         let held = bench.ask(caller("a").on("crm:1")).await;
         bench.live(TTL + MINUTE).await;
         assert_eq!(bench.seen(held.id).await.inbox, Some(InboxList::Stuck));
@@ -87,7 +87,7 @@ async fn a_heartbeat_past_the_ttl_keeps_a_record_that_nobody_took() {
 #[tokio::test]
 async fn too_many_first_runs_of_one_record_look_like_a_loop() {
     let LoopLimit { runs, within } = LoopLimit::default();
-    for bench in benches() {
+    for bench in benches().await {
         let run = async |n: u32, of: &str| {
             let claimed = bench.ask(caller(&format!("k{n}")).of(of).on("crm:1")).await;
             if let Some(token) = &claimed.token {
@@ -111,7 +111,7 @@ async fn too_many_first_runs_of_one_record_look_like_a_loop() {
 /// The record is only looked at, never kept, by a call that does not run.
 #[tokio::test]
 async fn a_stopped_claim_holds_no_record() {
-    for bench in benches() {
+    for bench in benches().await {
         bench.ask(caller("held").on("crm:1")).await;
         let stopped = bench.ask(caller("k").on("crm:1")).await;
         assert_eq!(words(&stopped.decision), "stop record_busy");

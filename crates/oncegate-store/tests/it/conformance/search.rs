@@ -112,7 +112,7 @@ fn random_filter(rng: &mut Rng, wall: Timestamp) -> Filter {
 #[tokio::test]
 async fn a_filter_finds_exactly_what_it_names() {
     let mut rng = Rng(seed());
-    for bench in benches() {
+    for bench in benches().await {
         fill(&bench, &mut rng).await;
         let all = bench.all(Filter { limit: 500, ..Filter::default() }).await;
         assert!(all.len() > 100);
@@ -160,7 +160,7 @@ fn ages_have_no_gaps() {
 
 #[tokio::test]
 async fn an_export_shows_one_moment_and_two_go_at_a_time() {
-    for bench in benches() {
+    for bench in benches().await {
         let mut tokens = Vec::new();
         for n in 0..400 {
             tokens.push(bench.ask(caller(&format!("k{n}"))).await.token.unwrap());
@@ -198,7 +198,7 @@ async fn an_export_shows_one_moment_and_two_go_at_a_time() {
 
 #[tokio::test]
 async fn an_export_that_is_hardly_taken_ends() {
-    for bench in benches() {
+    for bench in benches().await {
         let rows = 2 * limits::EXPORT_ROWS_AHEAD;
         for n in 0..rows {
             bench.ask(caller(&format!("k{n}"))).await;
@@ -217,7 +217,7 @@ async fn an_export_that_is_hardly_taken_ends() {
 
 #[tokio::test]
 async fn a_long_history_is_shown_by_its_newest_rows_and_read_whole_in_pages() {
-    for bench in benches() {
+    for bench in benches().await {
         let held = bench.ask(caller("k")).await;
         bench.say(&held.token.unwrap(), failed_for_good()).await;
         for n in 0..520 {

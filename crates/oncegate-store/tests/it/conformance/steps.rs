@@ -52,7 +52,7 @@ impl<'a> Attempt<'a> {
 
 #[tokio::test]
 async fn a_step_is_remembered_with_its_answer() {
-    for bench in benches() {
+    for bench in benches().await {
         let attempt = Attempt::of(&bench, caller("k")).await;
         let call = attempt.begin("upsert").await.unwrap();
         assert_eq!(attempt.outcomes().await, [StepOutcome::InFlight]);
@@ -68,7 +68,7 @@ async fn a_step_is_remembered_with_its_answer() {
 
 #[tokio::test]
 async fn the_end_of_a_step_renews_the_lease() {
-    for bench in benches() {
+    for bench in benches().await {
         let attempt = Attempt::of(&bench, caller("k")).await;
         let call = attempt.begin("upsert").await.unwrap();
         bench.live(TTL - SECOND).await;
@@ -80,7 +80,7 @@ async fn the_end_of_a_step_renews_the_lease() {
 
 #[tokio::test]
 async fn a_lost_attempt_begins_no_step() {
-    for bench in benches() {
+    for bench in benches().await {
         let lost = Attempt::of(&bench, caller("k")).await;
         bench.live(TTL).await;
         assert_eq!(bench.answer(caller("k")).await, "run stale_retry");
@@ -99,7 +99,7 @@ async fn what_was_in_flight_is_unknown_to_the_next_attempt_until_a_late_answer_s
         (StepOutcome::Failed, Progress { succeeded: false, unknown: false }, None),
         (StepOutcome::Unknown, Progress { succeeded: false, unknown: true }, Some(InboxList::Late)),
     ];
-    for bench in benches() {
+    for bench in benches().await {
         for (outcome, progress, list) in table {
             let name = format!("{outcome:?}");
             let first = Attempt::of(&bench, caller(&name)).await;
@@ -118,7 +118,7 @@ async fn what_was_in_flight_is_unknown_to_the_next_attempt_until_a_late_answer_s
 
 #[tokio::test]
 async fn a_late_answer_to_one_step_leaves_the_other_unknown() {
-    for bench in benches() {
+    for bench in benches().await {
         let first = Attempt::of(&bench, caller("k")).await;
         let (mail, _slack) = (first.begin("mail").await.unwrap(), first.begin("slack").await.unwrap());
         bench.live(TTL).await;
@@ -130,7 +130,7 @@ async fn a_late_answer_to_one_step_leaves_the_other_unknown() {
 
 #[tokio::test]
 async fn a_call_that_ended_does_not_change_any_more() {
-    for bench in benches() {
+    for bench in benches().await {
         let attempt = Attempt::of(&bench, caller("k")).await;
         let call = attempt.begin("mail").await.unwrap();
         attempt.end(call, StepOutcome::Failed).await;
@@ -149,7 +149,7 @@ async fn a_call_that_ended_does_not_change_any_more() {
 /// The drain hands the claim back while the answer is on its way; nobody took it over.
 #[tokio::test]
 async fn an_answer_after_a_hand_back_is_not_late() {
-    for bench in benches() {
+    for bench in benches().await {
         let attempt = Attempt::of(&bench, caller("k")).await;
         let call = attempt.begin("mail").await.unwrap();
         bench.say(attempt.claimed.token.as_ref().unwrap(), Call::HandBack).await;
@@ -164,7 +164,7 @@ async fn an_answer_after_a_hand_back_is_not_late() {
 
 #[tokio::test]
 async fn steps_tell_which_reset_they_belong_to() {
-    for bench in benches() {
+    for bench in benches().await {
         let first = Attempt::of(&bench, caller("k")).await;
         let call = first.begin("mail").await.unwrap();
         first.end(call, StepOutcome::Succeeded).await;
@@ -179,7 +179,7 @@ async fn steps_tell_which_reset_they_belong_to() {
 
 #[tokio::test]
 async fn three_restarts_without_a_finished_step_need_a_person_and_a_finished_step_starts_the_count_anew() {
-    for mut bench in benches() {
+    for mut bench in benches().await {
         let id = bench.ask(caller("k").queued()).await.id;
         assert_eq!(bench.answer(runner(id, bench.boot())).await, "run first");
         for restart in 0..2 {

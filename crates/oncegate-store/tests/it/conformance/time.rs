@@ -9,7 +9,7 @@ use super::*;
 #[tokio::test]
 async fn a_set_clock_neither_ages_a_lease_nor_holds_it_up() {
     let hours: [i64; 5] = [-72, -3, 0, 3, 72];
-    for bench in benches() {
+    for bench in benches().await {
         for hours in hours {
             let name = format!("{hours} h");
             let started = bench.clock.read().wall;
@@ -30,7 +30,7 @@ async fn a_set_clock_neither_ages_a_lease_nor_holds_it_up() {
 
 #[tokio::test]
 async fn time_without_ticks_does_not_age_leases() {
-    for bench in benches() {
+    for bench in benches().await {
         bench.ask(caller("k")).await;
         bench.clock.advance(HOUR * 10);
         assert_eq!(bench.answer(caller("k")).await, "stop in_progress", "a suspended machine");
@@ -43,7 +43,7 @@ async fn time_without_ticks_does_not_age_leases() {
 
 #[tokio::test]
 async fn downtime_of_the_gate_does_not_age_a_callers_lease_and_live_time_before_it_counts() {
-    for mut bench in benches() {
+    for mut bench in benches().await {
         bench.ask(caller("k")).await;
         bench.live(TTL - Duration::from_secs(3)).await;
         // Not ticked: what passes between the last tick and an orderly end still counts.
@@ -63,7 +63,7 @@ async fn downtime_of_the_gate_does_not_age_a_callers_lease_and_live_time_before_
 
 #[tokio::test]
 async fn a_restart_raises_the_boot_and_makes_the_runners_orphan_due_at_once() {
-    for mut bench in benches() {
+    for mut bench in benches().await {
         let id = bench.ask(caller("ours").queued().on("crm:1")).await.id;
         let held = bench.ask(runner(id, bench.boot())).await;
         let theirs = bench.ask(caller("theirs")).await.id;
@@ -88,7 +88,7 @@ async fn a_restart_raises_the_boot_and_makes_the_runners_orphan_due_at_once() {
 
 #[tokio::test]
 async fn secrets_and_ids_outlive_a_restart() {
-    for mut bench in benches() {
+    for mut bench in benches().await {
         let claimed = bench.ask(caller("k")).await;
         bench.reopen().await;
         assert_eq!(bench.find(WS, automation("welcome"), key("k")).await.unwrap(), Some(claimed.id));
@@ -98,7 +98,7 @@ async fn secrets_and_ids_outlive_a_restart() {
 
 #[tokio::test]
 async fn work_is_due_in_the_order_in_which_it_came_due() {
-    for bench in benches() {
+    for bench in benches().await {
         let mut ids = Vec::new();
         for n in 0..5 {
             ids.push(bench.ask(caller(&format!("k{n}")).queued()).await.id);
@@ -120,7 +120,7 @@ async fn work_is_due_in_the_order_in_which_it_came_due() {
 
 #[tokio::test]
 async fn the_runners_stale_work_is_due_and_a_callers_is_not() {
-    for bench in benches() {
+    for bench in benches().await {
         let ours = bench.ask(caller("ours").queued()).await.id;
         bench.ask(runner(ours, bench.boot())).await;
         let theirs = bench.ask(caller("theirs")).await.id;
@@ -136,7 +136,7 @@ async fn the_runners_stale_work_is_due_and_a_callers_is_not() {
 #[tokio::test]
 async fn done_is_remembered_until_its_retention_ends_whatever_the_reaper_does() {
     for reaping in [true, false] {
-        for bench in benches() {
+        for bench in benches().await {
             let first = bench.ask(caller("s_1001").with("old")).await;
             bench.say_with(&first.token.unwrap(), Call::Done, Some("\"old\"")).await;
             let done = bench.clock.read().wall;
@@ -168,7 +168,7 @@ async fn done_is_remembered_until_its_retention_ends_whatever_the_reaper_does() 
 
 #[tokio::test]
 async fn a_flow_done_at_its_claim_forgets_its_old_result_with_its_retention() {
-    for bench in benches() {
+    for bench in benches().await {
         let first = bench.ask(caller("k").of("at_claim")).await;
         bench.say_with(&first.token.unwrap(), Call::Done, Some("\"old\"")).await;
         bench.clock.advance(DAY * 91);
@@ -180,7 +180,7 @@ async fn a_flow_done_at_its_claim_forgets_its_old_result_with_its_retention() {
 /// A clock that runs months ahead for some minutes must not wipe the memory of what is done.
 #[tokio::test]
 async fn nothing_is_forgotten_on_the_word_of_a_clock_that_leapt() {
-    for bench in benches() {
+    for bench in benches().await {
         let first = bench.ask(caller("k")).await;
         bench.say(&first.token.unwrap(), Call::Done).await;
         let right = bench.clock.read().wall;
@@ -209,7 +209,7 @@ async fn nothing_is_forgotten_on_the_word_of_a_clock_that_leapt() {
 /// A late look at a claim's old token, or another payload under its key, waits for a person however old it is.
 #[tokio::test]
 async fn what_is_marked_for_a_person_outlives_retention() {
-    for bench in benches() {
+    for bench in benches().await {
         let first = bench.ask(caller("k").with("a")).await;
         bench.say(&first.token.unwrap(), Call::Done).await;
         assert_eq!(bench.answer(caller("k").with("b")).await, "stop payload_mismatch");
@@ -223,7 +223,7 @@ async fn what_is_marked_for_a_person_outlives_retention() {
 async fn a_pruned_key_is_known_for_two_years() {
     let known = limits::PRUNED_KEPT_FOR;
     for (after, answer) in [(known, "run first_after_retention"), (known + SECOND, "run first")] {
-        for bench in benches() {
+        for bench in benches().await {
             let first = bench.ask(caller("k")).await;
             bench.say(&first.token.unwrap(), Call::Done).await;
             let done = bench.clock.read().wall;
@@ -241,7 +241,7 @@ async fn a_pruned_key_is_known_for_two_years() {
 #[tokio::test]
 async fn a_key_held_back_after_its_retention_is_still_told_when_it_starts() {
     for reaped in [true, false] {
-        for bench in benches() {
+        for bench in benches().await {
             let first = bench.ask(caller("k")).await;
             bench.say(&first.token.unwrap(), Call::Done).await;
             bench.clock.advance(DAY * 91);
@@ -261,7 +261,7 @@ async fn a_key_held_back_after_its_retention_is_still_told_when_it_starts() {
 #[tokio::test]
 async fn due_work_moves_with_a_clock_that_is_set_back() {
     for restarted in [false, true] {
-        for mut bench in benches() {
+        for mut bench in benches().await {
             let right = bench.clock.read().wall;
             bench.clock.set_wall(right.after(HOUR * 3));
             bench.tick().await.unwrap();
@@ -285,7 +285,7 @@ async fn due_work_moves_with_a_clock_that_is_set_back() {
 
 #[tokio::test]
 async fn only_what_is_done_is_reaped_a_bounded_number_at_a_time() {
-    for bench in benches() {
+    for bench in benches().await {
         let open = [
             bench.ask(caller("processing")).await.id,
             bench.ask(caller("none").queued()).await.id,
@@ -310,7 +310,7 @@ async fn only_what_is_done_is_reaped_a_bounded_number_at_a_time() {
 #[tokio::test]
 async fn after_five_stale_claims_without_a_done_no_more_stale_retry_is_given() {
     let streak = limits::STALE_STREAK_MAX;
-    for bench in benches() {
+    for bench in benches().await {
         for n in 0..=streak {
             bench.ask(caller(&format!("k{n}"))).await;
         }

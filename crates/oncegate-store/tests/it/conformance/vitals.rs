@@ -8,7 +8,7 @@ const THEIRS: Workspace = Workspace(2);
 
 #[tokio::test]
 async fn the_vitals_add_up_what_the_lists_of_all_workspaces_hold() {
-    for bench in benches() {
+    for bench in benches().await {
         bench.add_workspace(THEIRS).await;
         let empty = bench.vitals().await.unwrap();
         assert!(empty.inbox.iter().all(|s| s.count == 0 && s.since.is_none()), "{empty:?}");
@@ -61,7 +61,7 @@ async fn the_vitals_add_up_what_the_lists_of_all_workspaces_hold() {
 
 #[tokio::test]
 async fn a_probe_leaves_nothing_that_anybody_sees() {
-    for mut bench in benches() {
+    for mut bench in benches().await {
         // Once, and written back to the file: so much room one takes.
         bench.probe().await.unwrap();
         bench.reopen().await;

@@ -10,7 +10,7 @@ const THEIRS: Workspace = Workspace(2);
 
 #[tokio::test]
 async fn the_same_key_and_record_are_other_ones_in_another_workspace() {
-    for bench in benches() {
+    for bench in benches().await {
         bench.add_workspace(THEIRS).await;
         let ours = bench.ask(caller("k").on("crm:1").under_run("constant")).await;
         assert_eq!(bench.find(THEIRS, automation("welcome"), key("k")).await.unwrap(), None);
@@ -33,7 +33,7 @@ async fn the_same_key_and_record_are_other_ones_in_another_workspace() {
 
 #[tokio::test]
 async fn pausing_lists_and_audit_stay_in_their_workspace() {
-    for bench in benches() {
+    for bench in benches().await {
         bench.add_workspace(THEIRS).await;
         bench.set_paused(WS, automation("welcome"), true, "r".into(), "mia".into()).await.unwrap();
         assert_eq!(bench.answer(caller("k")).await, "stop paused");
@@ -63,7 +63,7 @@ async fn a_rejected_event_is_neither_seen_nor_released_from_another_workspace() 
         releases: releases.map(|delivery| oncegate_store::api::Release { delivery, reason: "mended".into() }),
         actor: "mia".into(),
     };
-    for bench in benches() {
+    for bench in benches().await {
         bench.add_workspace(THEIRS).await;
         let [Admitted::Rejected { delivery }] = bench.admit(request(WS, None, None)).await.unwrap()[..]
         else {
@@ -79,7 +79,7 @@ async fn a_rejected_event_is_neither_seen_nor_released_from_another_workspace() 
 
 #[tokio::test]
 async fn a_claim_in_a_workspace_that_does_not_exist_fails_and_leaves_nothing() {
-    for bench in benches() {
+    for bench in benches().await {
         assert!(bench.claim(caller("k").within(THEIRS)).await.is_err());
         bench.add_workspace(THEIRS).await;
         assert_eq!(bench.find(THEIRS, automation("welcome"), key("k")).await.unwrap(), None);
@@ -89,7 +89,7 @@ async fn a_claim_in_a_workspace_that_does_not_exist_fails_and_leaves_nothing() {
 
 #[tokio::test]
 async fn an_id_or_a_token_of_one_workspace_opens_nothing_in_another() {
-    for bench in benches() {
+    for bench in benches().await {
         bench.add_workspace(THEIRS).await;
         let ours = bench.ask(caller("k").with("ours")).await;
         let (id, fence) = bench.secret().read_token(ours.token.as_ref().unwrap().expose()).unwrap();
@@ -118,7 +118,7 @@ async fn an_id_or_a_token_of_one_workspace_opens_nothing_in_another() {
 
 #[tokio::test]
 async fn nothing_of_a_deleted_workspace_is_started_or_called_while_it_goes() {
-    for bench in benches() {
+    for bench in benches().await {
         bench.add_workspace(THEIRS).await;
         bench.ask(caller("k").within(THEIRS).queued()).await;
         let holder = bench.ask(caller("h").within(THEIRS).on("crm:1")).await;
