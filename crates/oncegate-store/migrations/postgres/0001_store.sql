@@ -16,7 +16,7 @@ CREATE TABLE clock (
     wall           bigint NOT NULL,
     -- By how much the database's clock was set back in all; each workspace has moved its due times by some of it.
     set_back       bigint NOT NULL DEFAULT 0,
-    -- Until this lease instant the wall clock's word is not enough to forget anything.
+    -- Until then the wall clock's word is not enough to forget anything.
     doubtful_until bigint NOT NULL DEFAULT 0
 );
 

@@ -4,6 +4,9 @@
 //! since the last one, by whichever node, up to two intervals (DESIGN §3, "Time"). Between ticks a node adds what has
 //! passed since the tick it knows of; as long as that is less than two intervals, every node gets the same reading,
 //! whatever its own clocks say.
+//!
+//! A node's monotonic clock is a witness and no more: where the database's clock moved by much more, or less, than
+//! passed for the node that ticks, somebody has set it, and what it shows is not what passed.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -13,7 +16,7 @@ use oncegate_core::time::{LeaseInstant, Now, Tick, Timestamp, millis};
 
 /// A wall clock that moved forward by more than this between two ticks may be wrong by years.
 const LEAP_MS: i64 = 86_400_000;
-/// How much live time must pass before such a clock is believed: enough for a person, or NTP, to mend it.
+/// How long such a clock must have kept its word before it is believed: enough for a person, or NTP, to mend it.
 pub(super) const PROBATION_MS: i64 = 6 * 3_600_000;
 
 /// How much of the time between two ticks counts.
@@ -41,11 +44,13 @@ struct State {
     anchor: Anchor,
     /// The database's last word on the time, and when the node heard it on its own monotonic clock.
     heard: (i64, Duration),
+    /// The same, of this node's last tick.
+    witness: (i64, Duration),
 }
 
 impl ClusterClock {
     pub(super) fn new(anchor: Anchor, wall: i64, monotonic: Duration) -> Self {
-        Self { state: Mutex::new(State { anchor, heard: (wall, monotonic) }) }
+        Self { state: Mutex::new(State { anchor, heard: (wall, monotonic), witness: (wall, monotonic) }) }
     }
 
     /// Both clocks at a moment that the database named. `None`: the anchor is too old, or the database's clock was set
@@ -64,19 +69,27 @@ impl ClusterClock {
         reading(state.anchor, wall + millis(monotonic.saturating_sub(at)))
     }
 
-    /// Takes over a tick.
-    pub(super) fn anchor(&self, anchor: Anchor) {
-        self.lock().anchor = anchor;
+    /// Takes over a tick that this node made.
+    pub(super) fn anchor(&self, anchor: Anchor, monotonic: Duration) {
+        let mut state = self.lock();
+        (state.anchor, state.heard) = (anchor, (anchor.wall, monotonic));
+        state.witness = state.heard;
     }
 
-    pub(super) fn anchored(&self) -> Anchor {
-        self.lock().anchor
+    /// What the database's clock should show, going by what has passed for this node since it ticked last.
+    pub(super) fn expected(&self, monotonic: Duration) -> i64 {
+        let (wall, at) = self.lock().witness;
+        wall + millis(monotonic.saturating_sub(at))
     }
 
     /// Whether the wall clock has leapt forward lately: what is remembered is not forgotten on its word.
     pub(super) fn is_doubtful(&self, now: Now) -> bool {
-        let anchor = self.anchored();
-        now.lease.0 < anchor.doubtful_until || now.wall.as_millis() - anchor.wall > LEAP_MS
+        now.wall.as_millis() < self.lock().anchor.doubtful_until
+    }
+
+    /// The tick that this node goes by.
+    pub(super) fn anchored(&self) -> Anchor {
+        self.lock().anchor
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -90,15 +103,18 @@ fn reading(anchor: Anchor, wall: i64) -> Now {
     Now { wall: Timestamp::from_millis(wall), lease }
 }
 
-/// The tick: one statement, whose row every node adds to in turn. `$1` is the time, if it is not the database's.
+/// The tick: one statement, whose row every node adds to in turn. `$1` is the time, if it is not the database's; `$2`
+/// what the node that ticks expects it to be, if it has ticked before.
 pub(super) fn tick_sql() -> String {
     let slack = millis(CLOCK_SLACK);
     format!(
-        "WITH t AS (SELECT coalesce($1::bigint, {WALL_SQL}) AS ms) \
+        "WITH d AS (SELECT coalesce($1::bigint, {WALL_SQL}) AS ms), \
+         t AS (SELECT ms, CASE WHEN abs(ms - $2::bigint) > {slack} THEN $2::bigint ELSE ms END AS believed FROM d) \
          UPDATE clock SET \
-         lease = lease + LEAST(GREATEST(t.ms - wall, 0), {COUNTS_MS}), wall = t.ms, \
-         set_back = set_back + CASE WHEN wall - t.ms > {slack} THEN wall - t.ms ELSE 0 END, \
-         doubtful_until = CASE WHEN t.ms - wall > {LEAP_MS} THEN lease + {PROBATION_MS} ELSE doubtful_until END \
+         lease = lease + LEAST(GREATEST(t.believed - wall, 0), {COUNTS_MS}), wall = t.ms, \
+         set_back = set_back + CASE WHEN wall - t.ms > {slack} THEN GREATEST(t.believed, wall) - t.ms ELSE 0 END, \
+         doubtful_until = CASE WHEN t.ms - GREATEST($2::bigint, wall) > {LEAP_MS} THEN t.ms + {PROBATION_MS} \
+         WHEN wall - t.ms > {slack} THEN 0 ELSE doubtful_until END \
          FROM t WHERE id = 1 RETURNING lease, wall, set_back, doubtful_until"
     )
 }

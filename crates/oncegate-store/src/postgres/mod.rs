@@ -12,6 +12,8 @@ mod batch;
 mod bulk;
 mod clock;
 mod context;
+mod desk;
+mod desk_sql;
 mod error;
 mod export;
 mod family;

@@ -129,7 +129,7 @@ async fn try_join(pool: &Pool, options: &Options) -> Result<Result<Joined, i64>,
     if !others {
         tx.execute(clock::WAKE, &[&wall]).await?;
     }
-    let ticked = tx.query_one(&clock::tick_sql(), &[&Some(wall)]).await?;
+    let ticked = tx.query_one(&clock::tick_sql(), &[&Some(wall), &None::<i64>]).await?;
     let value = |name: &'static str| {
         let tx = &tx;
         async move { tx.query_opt("SELECT value FROM meta WHERE name = $1", &[&name]).await }
