@@ -86,8 +86,7 @@ async fn inbox(db: &Connection, now: Now) -> Result<Vec<Standing>, Fault> {
 
 /// The same rows as [`queries::due`], counted.
 async fn due(db: &Connection, now: Now, boot: Boot) -> Result<(u64, Option<Timestamp>), Fault> {
-    let node = i64::try_from(boot.0 >> 32).unwrap_or(i64::MAX) << 32;
-    let boot = i64::try_from(boot.0).unwrap_or(i64::MAX);
+    let over = boot.over();
     let found = queries::row_opt(
         db,
         "SELECT count(*), min(at) FROM ( \
@@ -100,7 +99,7 @@ async fn due(db: &Connection, now: Now, boot: Boot) -> Result<(u64, Option<Times
              WHERE c.processing_state = 'processing' AND c.flow AND c.due_at IS NULL \
              AND (c.lease_expires <= $2 OR (c.holder = 'runner' AND c.boot >= $3 AND c.boot < $4)) \
              AND a.paused_at IS NULL) due",
-        &[&now.wall.as_millis(), &now.lease.0, &node, &boot],
+        &[&now.wall.as_millis(), &now.lease.0, &over.start, &over.end],
     )
     .await?;
     Ok(found.map_or((0, None), |r| (r.get::<_, i64>(0).unsigned_abs(), r.get::<_, Option<i64>>(1).map(ts))))
