@@ -17,6 +17,7 @@ mod desk_sql;
 mod error;
 mod export;
 mod family;
+mod hello;
 mod intake;
 mod migrations;
 mod nodes;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use deadpool_postgres::Pool;
-use oncegate_core::claim::Boot;
+use oncegate_core::claim::{Boot, NodeNumber};
 use oncegate_core::recovery::Restores;
 
 use super::clock::{self, Anchor, WALL_SQL};
@@ -30,8 +30,9 @@ pub(super) struct Joined {
 impl Joined {
     /// This start of this node.
     pub(super) fn boot(&self) -> Boot {
-        let node = u64::from(self.number.unsigned_abs());
-        Boot((node << 32) | (self.start.unsigned_abs() & 0xffff_ffff))
+        // Neither comes near its end; one that did would have leases end by their TTL.
+        let start = u32::try_from(self.start).unwrap_or(u32::MAX);
+        Boot { node: NodeNumber(self.number.unsigned_abs()), start }
     }
 }
 

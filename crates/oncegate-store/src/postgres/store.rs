@@ -46,13 +46,15 @@ pub(super) struct Shared {
     pub(super) pool: Pool,
     pub(super) secret: StoreSecret,
     pub(super) boot: Boot,
-    node: (i32, i64),
+    pub(super) node: (i32, i64),
     name: String,
     pub(super) clock: Arc<dyn Clock>,
     simulated: bool,
     pub(super) cluster: ClusterClock,
     pub(super) policies: Arc<dyn PolicyBook>,
     pub(super) restores: Arc<Restores>,
+    /// What this node can run, once it has said so: a JSON list.
+    pub(super) runs: std::sync::RwLock<Option<Arc<str>>>,
     /// Until a person ends the recovery; as of the last tick.
     recovering: AtomicBool,
     /// Another process has started under this node's name: this one does nothing any more.
@@ -180,6 +182,7 @@ impl PgStore {
             cluster: ClusterClock::new(joined.anchor, joined.wall, reading.monotonic),
             policies: Arc::clone(&options.policies),
             restores: Arc::new(joined.restores),
+            runs: std::sync::RwLock::default(),
             recovering: AtomicBool::new(joined.recovering),
             superseded: AtomicBool::new(false),
             observer,
@@ -442,7 +445,7 @@ impl Store for PgStore {
         }
         read!(self, |db| {
             let now = self.shared.ask_time(&db).await?;
-            queries::due(&db, now, self.shared.boot, limit).await
+            queries::due(&db, now, self.shared.boot, self.shared.runs().as_deref(), limit).await
         })
     }
 

@@ -18,6 +18,7 @@ mod family;
 mod inspect;
 mod intake;
 mod migrations;
+mod nodes;
 mod notices;
 mod nudges;
 mod payloads;

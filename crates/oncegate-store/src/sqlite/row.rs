@@ -66,9 +66,7 @@ pub(super) fn read(r: &Row<'_>) -> Result<Stored, StoreError> {
             let run_id = text(r, "run_id", |t| RunId::try_from(t).ok(), &label)?;
             let holder = match r.get::<_, String>("holder")?.as_str() {
                 "caller" => Holder::Caller { run_id },
-                _ => {
-                    Holder::Runner { boot: Boot(u64::try_from(r.get::<_, i64>("boot")?).unwrap_or_default()) }
-                }
+                _ => Holder::Runner { boot: Boot::from_i64(r.get("boot")?) },
             };
             let parent = parent(r, record.is_some() && record_hash.is_none())?;
             State::Processing(Lease {
@@ -324,7 +322,7 @@ fn bind_claim(
     };
     let (holder, boot, run_id) = match lease.map(|l| &l.holder) {
         Some(Holder::Caller { run_id }) => (Some("caller"), None, run_id.as_ref().map(RunId::as_str)),
-        Some(Holder::Runner { boot }) => (Some("runner"), i64::try_from(boot.0).ok(), None),
+        Some(Holder::Runner { boot }) => (Some("runner"), Some(boot.to_i64()), None),
         None => (None, None, at_claim.map(|a| a.run_id.as_str())),
     };
     let record_hash = match (&claim.record, lease) {

@@ -29,6 +29,7 @@ use crate::api::{
     HistoryRow, Page, PolicyBook, Recovery, Renamed, StepBegin, StepEnd, Store, UnverifiedCall, Work,
 };
 use crate::clock::{Clock, LeaseClock};
+use crate::nodes::Names;
 use crate::observer::{Happened, Journal, Observer};
 use crate::vitals::Vitals;
 
@@ -77,6 +78,8 @@ pub(super) struct Shared {
     /// Until a person ends the recovery, which is never begun while a store is open.
     recovering: AtomicBool,
     journal: Arc<Journal>,
+    /// What this process can run, once it has said so.
+    pub(super) runs: std::sync::RwLock<Option<Arc<Names>>>,
     /// One tick at a time: two would find the same clock set back, and move what is due twice.
     ticking: tokio::sync::Mutex<()>,
 }
@@ -146,6 +149,7 @@ impl SqliteStore {
             restores: Arc::new(meta.restores),
             recovering: AtomicBool::new(meta.recovering),
             journal: Arc::new(Journal::new(observer)),
+            runs: std::sync::RwLock::default(),
             ticking: tokio::sync::Mutex::default(),
         };
         let writer = Writer::start(db, room, Arc::clone(&options.clock), Arc::clone(&shared.journal))?;
@@ -355,7 +359,8 @@ impl Store for SqliteStore {
             return Ok(vec![]);
         }
         let shared = Arc::clone(&self.shared);
-        self.readers.read(move |db| queries::due(db, shared.now(), shared.boot, limit)).await
+        let runs = shared.runs();
+        self.readers.read(move |db| queries::due(db, shared.now(), shared.boot, runs.as_deref(), limit)).await
     }
 
     async fn next_due(&self) -> Result<Option<Timestamp>, StoreError> {
