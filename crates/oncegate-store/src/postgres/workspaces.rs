@@ -196,3 +196,23 @@ impl Context<'_> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    /// A table that is added must be said to go with its workspace, or why it stays.
+    #[test]
+    fn every_table_of_a_workspace_goes_with_it_or_stays_for_a_reason() {
+        let text = super::super::migrations::STEPS.concat();
+        let mut found: Vec<&str> = text
+            .split("CREATE TABLE ")
+            .skip(1)
+            .filter(|table| table.contains("    workspace_id "))
+            .filter_map(|table| table.split_whitespace().next())
+            .collect();
+        found.sort_unstable();
+        let mut known: Vec<&str> = super::GO.iter().map(|(table, _)| *table).collect();
+        known.extend(["audit", "automations"]);
+        known.sort_unstable();
+        assert_eq!(found, known);
+    }
+}
