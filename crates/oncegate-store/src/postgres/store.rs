@@ -161,6 +161,7 @@ macro_rules! read {
         outcome.map_err(|fault| $self.shared.failed(fault))
     }};
 }
+pub(super) use read;
 
 impl PgStore {
     /// Opens, or makes, the store in a database, and joins its cluster under the node's name.
