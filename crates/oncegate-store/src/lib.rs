@@ -12,6 +12,7 @@ pub mod deliveries;
 mod error;
 pub mod failpoint;
 pub mod nodes;
+mod intake;
 pub mod notices;
 pub mod nudges;
 pub mod observer;

@@ -6,6 +6,7 @@ pub mod act;
 pub mod claim;
 pub mod family;
 pub mod finish;
+pub mod forget;
 pub mod notice;
 pub mod step;
 
