@@ -10,6 +10,7 @@ mod audit;
 mod automations;
 mod batch;
 mod bulk;
+mod bulk_rows;
 mod clock;
 mod context;
 mod desk;

@@ -11,9 +11,11 @@ use oncegate_core::decide::{Decision, RunReason};
 use oncegate_core::finish::Answer;
 use oncegate_core::inbox::InboxList;
 use oncegate_core::key::{AutomationName, ClaimRef, IdempotencyKey, StoreSecret, Workspace};
+use oncegate_core::limits;
 use oncegate_core::notice::{self, NoticeKind};
 use oncegate_core::recovery::Restores;
 use oncegate_core::time::{Now, Timestamp};
+use tokio::sync::Semaphore;
 
 use super::clock::{self, ClusterClock, WALL_SQL};
 pub(super) use super::context::read;
@@ -62,6 +64,8 @@ pub(super) struct Shared {
     pub(super) observer: Arc<dyn Observer>,
     /// How much the database's clock had been set back, in all, at the last tick.
     set_back: std::sync::atomic::AtomicI64,
+    /// Exports that may still begin.
+    pub(super) exports: Arc<Semaphore>,
 }
 
 impl Shared {
@@ -187,6 +191,7 @@ impl PgStore {
             superseded: AtomicBool::new(false),
             observer,
             set_back: std::sync::atomic::AtomicI64::new(0),
+            exports: Arc::new(Semaphore::new(limits::EXPORTS_AT_A_TIME_MAX)),
             pool,
         };
         let shared = Arc::new(shared);
@@ -395,7 +400,7 @@ impl Store for PgStore {
     async fn list(&self, workspace: Workspace, filter: Filter) -> Result<Page<ClaimView>, StoreError> {
         read!(self, |db| {
             let now = self.shared.ask_time(&db).await?;
-            let found = super::search::search(&db, workspace, &filter, now, self.shared.boot).await?;
+            let found = super::search::search(db, workspace, &filter, now, self.shared.boot).await?;
             Ok(Page { rows: found.rows, next: found.next })
         })
     }
