@@ -1,17 +1,7 @@
-//! What both backends say of deliveries alike: which columns are read, and what fits where there is a quota.
+//! What both backends say of deliveries alike: what fits where there is a quota.
 
 use oncegate_core::limits;
 use serde_json::Value;
-
-/// The columns of a delivery's row, of all deliveries.
-pub(crate) const SELECT: &str = "SELECT id, source, automation, received_at, repeats, coalesce(last_at, received_at) AS last_at, \
-    CASE WHEN verdict = 'rejected' AND parked IS NOT NULL THEN parked ELSE verdict END AS verdict, \
-    reason, headers, body, settled_at FROM deliveries";
-
-/// The same without the two columns that are large.
-pub(crate) fn select_without_bodies() -> String {
-    SELECT.replace("headers, body", "NULL AS headers, NULL AS body")
-}
 
 /// The room that a source has for what did not verify, filled from the newest.
 #[derive(Default)]

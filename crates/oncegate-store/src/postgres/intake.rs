@@ -20,8 +20,13 @@ use crate::StoreError;
 use crate::api::{
     AdmitCall, AdmitEvent, Admitted, ClaimCall, DeliveryRow, Page, Payload, Target, UnverifiedCall,
 };
-use crate::intake::{Room, SELECT, fitting};
+use crate::intake::{Room, fitting};
 use crate::observer::Happened;
+
+/// The columns of a delivery's row, of all deliveries.
+const SELECT: &str = "SELECT id, source, automation, received_at, repeats, coalesce(last_at, received_at) AS last_at, \
+    CASE WHEN verdict = 'rejected' AND parked IS NOT NULL THEN parked ELSE verdict END AS verdict, \
+    reason, headers, body, settled_at FROM deliveries";
 
 /// A request on its way in.
 struct Arrival<'a> {

@@ -67,7 +67,7 @@ impl Backend for Cluster<'static> {
 }
 
 /// Two nodes that go by one clock.
-async fn two() -> (Cluster, Arc<ManualClock>, [PgStore; 2]) {
+async fn two() -> (Cluster<'static>, Arc<ManualClock>, [PgStore; 2]) {
     let (cluster, clock) = (Cluster::new(), Arc::new(ManualClock::at(MORNING)));
     let open = |node: &'static str| {
         let options = Options { clock: Arc::clone(&clock) as _, ..cluster.options(node) };

@@ -53,7 +53,7 @@ async fn what_was_open_is_an_error_for_a_person_and_nothing_runs_until_the_recov
     assert_eq!(recovery.gap.restored_at, MORNING.after(HOUR));
 
     let a = cluster.node("a", &clock).await;
-    assert!(a.boot().0 > boot.0 + 1_000, "starts after the backup had boots of their own");
+    assert!(a.boot().start > boot.start + 1_000, "starts after the backup had boots of their own");
     assert_eq!(a.recovery().await.unwrap(), Some(recovery));
     for claimed in [&waiting, &held, &ours] {
         let view = a.show(claimed.id).await.unwrap().unwrap();

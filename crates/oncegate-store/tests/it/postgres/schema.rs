@@ -13,7 +13,7 @@ async fn nodes_that_open_an_empty_database_at_once_all_join_one_cluster() {
     let [a, b, c, d] = ["a", "b", "c", "d"].map(|name| cluster.options(name));
     let opened = tokio::join!(PgStore::open(&a), PgStore::open(&b), PgStore::open(&c), PgStore::open(&d));
     let nodes = [opened.0.unwrap(), opened.1.unwrap(), opened.2.unwrap(), opened.3.unwrap()];
-    let mut boots: Vec<_> = nodes.iter().map(|node| node.boot().0).collect();
+    let mut boots: Vec<_> = nodes.iter().map(|node| node.boot().to_i64()).collect();
     boots.sort_unstable();
     boots.dedup();
     assert_eq!(boots.len(), 4, "each is known by a number of its own");
