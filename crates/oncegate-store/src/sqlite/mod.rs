@@ -20,6 +20,7 @@ mod intake;
 mod migrations;
 mod notices;
 mod nudges;
+mod numbers;
 mod payloads;
 mod people;
 mod person;
