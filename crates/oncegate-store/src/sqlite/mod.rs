@@ -36,6 +36,7 @@ mod row;
 mod schema_meta;
 mod search;
 mod steps;
+mod stops;
 mod store;
 mod transition;
 mod upgrade;
@@ -43,6 +44,7 @@ mod upkeep;
 mod vitals;
 mod workspaces;
 mod writer;
+mod written;
 
 pub use backup::{Made, Source, back_up};
 pub use backups::{BackupDir, newest, nightly_due};

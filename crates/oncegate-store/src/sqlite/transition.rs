@@ -9,19 +9,20 @@ use oncegate_core::finish::Answer;
 use oncegate_core::inbox;
 use oncegate_core::key::{AutomationName, ClaimRef, IdempotencyKey, RunId, StoreSecret, Workspace};
 use oncegate_core::limits;
-use oncegate_core::notice as core_notice;
 use oncegate_core::policy::Policy;
 use oncegate_core::recovery::Restores;
-use oncegate_core::time::Now;
+use oncegate_core::time::{Now, Timestamp};
 use rusqlite::{Connection, OptionalExtension, params};
 
+use super::automations::Standing;
 use super::family::Above;
 use super::row::{self, Extra, Stored};
+use super::written;
 use crate::StoreError;
 use crate::api::{ClaimCall, ClaimView, Claimed, FinishCall, Payload, PolicyBook, Target};
 use crate::observer::{self, Journal};
 use crate::transition::claim::{self, Keep, Loaded, Pruned};
-use crate::transition::notice::{self, Made};
+use crate::transition::notice;
 use crate::transition::{Line, Rules, family, finish};
 
 /// What every transition needs besides the connection.
@@ -38,13 +39,6 @@ pub(super) struct Context<'a> {
     pub(super) journal: &'a Journal,
 }
 
-/// What an automation's row says about starting anything of it.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Standing {
-    paused: bool,
-    stale_streak: u32,
-}
-
 /// Where a new claim would go.
 pub(super) struct Place {
     pub(super) workspace: Workspace,
@@ -52,12 +46,6 @@ pub(super) struct Place {
     pub(super) standing: Standing,
     pub(super) automation: AutomationName,
     pub(super) key: IdempotencyKey,
-}
-
-impl Standing {
-    fn read(r: &rusqlite::Row<'_>) -> rusqlite::Result<Self> {
-        Ok(Self { paused: r.get(0)?, stale_streak: r.get(1)? })
-    }
 }
 
 impl Context<'_> {
@@ -142,7 +130,7 @@ impl Context<'_> {
             (Some(claim), Some(stored)) => Some(stored.updated(claim, &extra, self.now)),
             (Some(claim), None) => row.map(|row| {
                 let at = (place.workspace, place.automation_id, place.automation, place.key);
-                row::inserted(row, at, claim, &extra, self.now)
+                written::inserted(row, at, claim, &extra, self.now)
             }),
             (None, stored) => stored,
         };
@@ -363,70 +351,6 @@ impl Context<'_> {
         Ok(Some((writes.answer, view)))
     }
 
-    /// The number of an automation; a new name makes a new one.
-    pub(super) fn automation(&self, workspace: Workspace, name: &AutomationName) -> Result<i64, StoreError> {
-        let known = super::queries::automation(self.db, workspace, name)?;
-        if let Some(id) = known {
-            return Ok(id);
-        }
-        // A deleted workspace keeps its row.
-        let is_open: bool = self.db.query_row(
-            "SELECT EXISTS (SELECT 1 FROM workspaces WHERE id = ?1 AND deleted_at IS NULL)",
-            [workspace.0],
-            |r| r.get(0),
-        )?;
-        if !is_open {
-            return Err(StoreError::Inconsistent(format!("there is no workspace {}", workspace.0)));
-        }
-        // One that was renamed still has the number of its old name; whoever takes that name is counted on.
-        self.db.execute(
-            "INSERT INTO automations (id, workspace_id, name, created_at) \
-             VALUES ((SELECT ?4 WHERE NOT EXISTS (SELECT 1 FROM automations WHERE id = ?4)), ?1, ?2, ?3)",
-            params![
-                workspace.0,
-                name.as_str(),
-                self.now.wall.as_millis(),
-                self.secret.automation_number(workspace, name)
-            ],
-        )?;
-        Ok(self.db.last_insert_rowid())
-    }
-
-    /// The number of a claim's automation. A name that is new and that nobody declared is told with the one that may
-    /// have been meant.
-    fn automation_of_claim(
-        &self,
-        workspace: Workspace,
-        name: &AutomationName,
-        made: &mut Option<Made>,
-    ) -> Result<(i64, Standing), StoreError> {
-        let known = self
-            .db
-            .prepare_cached(
-                "SELECT paused_at IS NOT NULL, stale_streak, id FROM automations WHERE workspace_id = ?1 AND name = ?2",
-            )?
-            .query_row(params![workspace.0, name.as_str()], |r| Ok((r.get(2)?, Standing::read(r)?)))
-            .optional()?;
-        if let Some(known) = known {
-            return Ok(known);
-        }
-        let declared = self.policies.declared(workspace);
-        if !declared.contains(name) {
-            let mut known: Vec<String> = declared.iter().map(ToString::to_string).collect();
-            known.extend(super::queries::automation_names(self.db, workspace)?);
-            let nearest = core_notice::nearest(name.as_str(), known.iter().map(String::as_str));
-            *made = Some(Made { nearest: nearest.map(str::to_owned) });
-        }
-        Ok((self.automation(workspace, name)?, Standing::default()))
-    }
-
-    pub(super) fn standing(&self, automation: i64) -> Result<Standing, StoreError> {
-        Ok(self
-            .db
-            .prepare_cached("SELECT paused_at IS NOT NULL, stale_streak FROM automations WHERE id = ?1")?
-            .query_row([automation], Standing::read)?)
-    }
-
     pub(super) fn view(&self, id: ClaimRef) -> Result<Option<ClaimView>, StoreError> {
         Ok(row::load(self.db, id)?.map(|s| judged(s, self.now, self.boot)))
     }
@@ -467,21 +391,24 @@ impl Context<'_> {
     }
 
     pub(super) fn history(&self, row: i64, line: &Line<'_>, actor: &str) -> Result<(), StoreError> {
+        self.history_at(row, self.now.wall, line, actor)
+    }
+
+    /// The same, of what happened a moment ago.
+    pub(super) fn history_at(
+        &self,
+        row: i64,
+        at: Timestamp,
+        line: &Line<'_>,
+        actor: &str,
+    ) -> Result<(), StoreError> {
         let Line { kind, reason, attempt, note } = line;
         self.db
             .prepare_cached(
                 "INSERT INTO history (claim_row, at, kind, reason, attempt, actor, note) \
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
             )?
-            .execute(params![
-                row,
-                self.now.wall.as_millis(),
-                kind,
-                reason,
-                attempt,
-                actor,
-                note.as_deref()
-            ])?;
+            .execute(params![row, at.as_millis(), kind, reason, attempt, actor, note.as_deref()])?;
         Ok(())
     }
 

@@ -4,4 +4,5 @@
 mod conformance;
 mod sqlite;
 mod sqlite_full;
+mod sqlite_stops;
 mod upkeep;
