@@ -41,6 +41,7 @@ impl Context<'_> {
         let place = Place {
             workspace: id.workspace,
             automation_id: stored.automation_id,
+            standing: self.standing(stored.automation_id)?,
             automation: stored.view.automation.clone(),
             key: stored.view.key.clone(),
         };
