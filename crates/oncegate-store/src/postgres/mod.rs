@@ -16,6 +16,7 @@ mod error;
 mod export;
 mod family;
 mod hello;
+mod inspect;
 mod intake;
 mod migrations;
 mod nodes;
@@ -37,6 +38,7 @@ mod upkeep;
 mod vitals;
 mod workspaces;
 
+pub use inspect::{Inspection, inspect};
 pub use options::{Limits, Options};
 pub use store::PgStore;
 
