@@ -7,11 +7,15 @@
 )]
 
 mod binaries;
+mod database;
 mod postgres;
 mod processes;
+mod proxy;
 
 pub use binaries::Binaries;
-pub use postgres::{Database, Postgres};
+pub use database::{Database, Held};
+pub use postgres::Postgres;
+pub use proxy::Proxy;
 
 use std::time::{Duration, Instant};
 

@@ -13,17 +13,18 @@ use std::sync::{Mutex, OnceLock};
 use rustix::process::Signal;
 
 use crate::binaries::Binaries;
+use crate::database::Database;
 use crate::processes::{self, User};
 use crate::{PATIENCE, within};
 
 /// Whom the gate connects as: the owner of its database, and nothing more than that.
-const ROLE: &str = "oncegate";
+pub(crate) const ROLE: &str = "oncegate";
 /// What it shows, as the administrator does too.
-const PASSWORD: &str = "made-up-password";
+pub(crate) const PASSWORD: &str = "made-up-password";
 const ADMIN: &str = "postgres";
 
-/// Durability costs what a disk costs, and these databases live for seconds: what survives the death of a *process* does
-/// so without `fsync`. Acknowledged means written all the same, as `synchronous_commit` is on.
+/// Durability costs what a disk costs, and these databases live for seconds: what survives the death of a *process*
+/// does so without `fsync`. Acknowledged means written all the same, as `synchronous_commit` is on.
 const SETTINGS: [(&str, &str); 12] = [
     ("listen_addresses", "'127.0.0.1'"),
     ("max_connections", "300"),
@@ -40,8 +41,8 @@ const SETTINGS: [(&str, &str); 12] = [
     ("log_line_prefix", "'%m [%p] %d '"),
 ];
 
-/// Waits for the end of its input, which comes with our death however we die, and then for the server's end; it takes the
-/// directory away. A server that is stopped (SIGSTOP) hears nothing until it goes on.
+/// Waits for the end of its input, which comes with our death however we die, ends the server, and takes the directory
+/// away. A server that is stopped (SIGSTOP) hears nothing until it goes on.
 const UNDERTAKER: &str = r#"cat > /dev/null
 lock=$1/data/postmaster.pid
 pid=$(head -n 1 "$lock" 2> /dev/null)
@@ -53,7 +54,7 @@ if [ -n "$pid" ]; then
 fi
 rm -rf "$1""#;
 
-static SHARED: OnceLock<Postgres> = OnceLock::new();
+pub(crate) static SHARED: OnceLock<Postgres> = OnceLock::new();
 
 /// A server with a directory, a port and a password of its own. It ends with the test process, also with one that is
 /// killed, and leaves nothing behind.
@@ -131,7 +132,7 @@ impl Postgres {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let name = format!("gate_{}", NUMBER.fetch_add(1, Ordering::Relaxed));
         self.admin("postgres", &format!("CREATE DATABASE {name} OWNER {ROLE} TEMPLATE template0"));
-        Database { server: self, name }
+        Database::new(self, name)
     }
 
     /// The programs of its version.
@@ -231,20 +232,24 @@ impl Postgres {
     }
 
     /// Runs SQL in a database as the administrator; rows are lines, columns are parted by `|`.
-    fn admin(&self, database: &str, sql: &str) -> String {
+    pub(crate) fn admin(&self, database: &str, sql: &str) -> String {
         self.try_admin(database, sql).unwrap_or_else(|error| panic!("{sql}:\n{error}"))
     }
 
-    fn try_admin(&self, database: &str, sql: &str) -> Result<String, String> {
-        let said = Command::new(self.binaries.program("psql"))
+    /// The administrator's terminal.
+    pub(crate) fn psql(&self, database: &str) -> Command {
+        let mut command = Command::new(self.binaries.program("psql"));
+        command
             .args(["--no-psqlrc", "--quiet", "--tuples-only", "--no-align", "--set=ON_ERROR_STOP=1"])
             .args(["--host=127.0.0.1", &format!("--port={}", self.port), &format!("--username={ADMIN}")])
-            .args([&format!("--dbname={database}"), &format!("--command={sql}")])
+            .arg(format!("--dbname={database}"))
             .env("PGPASSWORD", PASSWORD)
-            .env("PGCONNECT_TIMEOUT", "10")
-            .stdin(Stdio::null())
-            .output()
-            .unwrap();
+            .env("PGCONNECT_TIMEOUT", "10");
+        command
+    }
+
+    pub(crate) fn try_admin(&self, database: &str, sql: &str) -> Result<String, String> {
+        let said = self.psql(database).arg(format!("--command={sql}")).stdin(Stdio::null()).output().unwrap();
         match said.status.success() {
             true => Ok(String::from_utf8_lossy(&said.stdout).trim_end().to_owned()),
             false => Err(String::from_utf8_lossy(&said.stderr).into_owned()),
@@ -369,72 +374,6 @@ impl Drop for Postgres {
         if let Some(mut undertaker) = self.undertaker.take() {
             drop(undertaker.stdin.take());
             let _ = undertaker.wait();
-        }
-    }
-}
-
-/// One database of a server; it is dropped with this, as far as that is possible.
-#[derive(Debug)]
-pub struct Database<'a> {
-    server: &'a Postgres,
-    name: String,
-}
-
-impl Database<'_> {
-    /// How the gate finds it, over TCP, with its password.
-    #[must_use]
-    pub fn url(&self) -> String {
-        format!("postgres://{ROLE}:{PASSWORD}@127.0.0.1:{}/{}", self.server.port, self.name)
-    }
-
-    /// The same by way of another port of this machine, e.g. that of a proxy which cuts connections.
-    #[must_use]
-    pub fn url_through(&self, port: u16) -> String {
-        format!("postgres://{ROLE}:{PASSWORD}@127.0.0.1:{port}/{}", self.name)
-    }
-
-    /// Its name in the server.
-    #[must_use]
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// Its server.
-    #[must_use]
-    pub fn server(&self) -> &Postgres {
-        self.server
-    }
-
-    /// Runs SQL as the administrator: rows are lines, columns are parted by `|`.
-    ///
-    /// # Panics
-    /// With what the server says, where it refuses.
-    #[track_caller]
-    pub fn sql(&self, sql: &str) -> String {
-        self.server.admin(&self.name, sql)
-    }
-
-    /// Cuts every connection to it but the one that asks for this; says how many there were.
-    ///
-    /// # Panics
-    /// As [`Self::sql`].
-    pub fn cut(&self) -> u32 {
-        let others =
-            "datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'";
-        let count = format!(
-            "SELECT count(*) FILTER (WHERE pg_terminate_backend(pid)) FROM pg_stat_activity WHERE {others}"
-        );
-        self.sql(&count).parse().unwrap()
-    }
-}
-
-impl Drop for Database<'_> {
-    fn drop(&mut self) {
-        // The directory goes with the server anyhow; this only keeps one that many tests share small.
-        if SHARED.get().is_some_and(|shared| std::ptr::eq(self.server, shared)) {
-            let _ = self
-                .server
-                .try_admin("postgres", &format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", self.name));
         }
     }
 }

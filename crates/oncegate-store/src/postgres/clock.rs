@@ -87,6 +87,11 @@ impl ClusterClock {
         now.wall.as_millis() < self.lock().anchor.doubtful_until
     }
 
+    /// The tick that this node goes by.
+    pub(super) fn anchored(&self) -> Anchor {
+        self.lock().anchor
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         // Replaced field by field with plain numbers: a panic cannot leave it half written.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)

@@ -10,8 +10,11 @@ mod audit;
 mod automations;
 mod batch;
 mod bulk;
+mod bulk_rows;
 mod clock;
 mod context;
+mod desk;
+mod desk_sql;
 mod error;
 mod export;
 mod family;
@@ -28,6 +31,7 @@ mod people;
 mod person;
 mod pool;
 mod queries;
+mod recovery;
 mod requests;
 mod row;
 mod search;
@@ -40,6 +44,7 @@ mod workspaces;
 
 pub use inspect::{Inspection, inspect};
 pub use options::{Limits, Options};
+pub use recovery::recover;
 pub use store::PgStore;
 
 /// What is being built.

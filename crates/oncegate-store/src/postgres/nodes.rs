@@ -141,10 +141,7 @@ async fn try_join(pool: &Pool, options: &Options) -> Result<Result<Joined, i64>,
     let joined = Joined {
         number,
         start,
-        secret: data_encoding::HEXLOWER
-            .decode(secret.as_bytes())
-            .ok()
-            .and_then(|bytes| <[u8; 32]>::try_from(bytes).ok())
+        secret: self::secret(&secret)
             .ok_or_else(|| StoreError::Inconsistent("the store's secret is not 32 bytes long".into()))?,
         anchor: anchor(&ticked),
         wall,
@@ -156,6 +153,11 @@ async fn try_join(pool: &Pool, options: &Options) -> Result<Result<Joined, i64>,
     };
     tx.commit().await?;
     Ok(Ok(joined))
+}
+
+/// The store's secret, as it stands in `meta`.
+pub(super) fn secret(text: &str) -> Option<[u8; 32]> {
+    data_encoding::HEXLOWER.decode(text.as_bytes()).ok()?.try_into().ok()
 }
 
 /// Reads what a tick returns.

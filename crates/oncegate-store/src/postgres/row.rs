@@ -224,7 +224,7 @@ pub(super) struct Extra<'a> {
 
 /// A claim as columns: what an insert and an update share, so that no field can be written by one and forgotten by
 /// the other. The names are those of the table.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Columns {
     pub(super) processing_state: &'static str,
     pub(super) attempt: i64,

@@ -7,15 +7,20 @@ use std::time::Duration;
 use async_trait::async_trait;
 use deadpool_postgres::Pool;
 use oncegate_core::claim::Boot;
+use oncegate_core::decide::{Decision, RunReason};
 use oncegate_core::finish::Answer;
 use oncegate_core::inbox::InboxList;
 use oncegate_core::key::{AutomationName, ClaimRef, IdempotencyKey, StoreSecret, Workspace};
+use oncegate_core::limits;
 use oncegate_core::notice::{self, NoticeKind};
 use oncegate_core::recovery::Restores;
 use oncegate_core::time::{Now, Timestamp};
+use tokio::sync::Semaphore;
 
 use super::clock::{self, ClusterClock, WALL_SQL};
+pub(super) use super::context::read;
 use super::context::transact;
+use super::desk::Desk;
 use super::error::Fault;
 use super::options::{self, Options, Target};
 use super::pool::{self, Connection};
@@ -23,7 +28,8 @@ use super::{migrations, nodes, queries, row};
 use crate::StoreError;
 use crate::api::{
     ActCall, Acted, AdmitCall, Admitted, ClaimCall, ClaimView, Claimed, DeliveryRow, Due, Filter, FinishCall,
-    HistoryRow, Page, PolicyBook, Recovery, Renamed, StepBegin, StepEnd, Store, UnverifiedCall, Work,
+    HistoryRow, Page, PolicyBook, Recovery, Renamed, StepBegin, StepEnd, Store, Target as ClaimTarget,
+    UnverifiedCall, Work,
 };
 use crate::clock::Clock;
 use crate::observer::{Happened, Observer};
@@ -35,6 +41,7 @@ pub(super) const TIME: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1
 /// The store of a team: many nodes, any of which may die, on one PostgreSQL.
 pub struct PgStore {
     pub(super) shared: Arc<Shared>,
+    desk: Desk,
 }
 
 pub(super) struct Shared {
@@ -57,9 +64,21 @@ pub(super) struct Shared {
     pub(super) observer: Arc<dyn Observer>,
     /// How much the database's clock had been set back, in all, at the last tick.
     set_back: std::sync::atomic::AtomicI64,
+    /// Exports that may still begin.
+    pub(super) exports: Arc<Semaphore>,
 }
 
 impl Shared {
+    /// The time that stands in for the database's, if one does.
+    pub(super) fn simulated_wall(&self) -> Option<i64> {
+        self.simulated.then(|| self.clock.read().wall.as_millis())
+    }
+
+    /// The database has told the time.
+    pub(super) fn heard(&self, now: Now) {
+        let _ = self.cluster.at(now.wall.as_millis(), self.clock.read().monotonic);
+    }
+
     pub(super) fn recovering(&self) -> bool {
         self.recovering.load(Ordering::Acquire)
     }
@@ -172,16 +191,25 @@ impl PgStore {
             superseded: AtomicBool::new(false),
             observer,
             set_back: std::sync::atomic::AtomicI64::new(0),
+            exports: Arc::new(Semaphore::new(limits::EXPORTS_AT_A_TIME_MAX)),
             pool,
         };
-        let store = Self { shared: Arc::new(shared) };
+        let shared = Arc::new(shared);
+        let store = Self { desk: Desk::open(&shared), shared };
         store.tick().await?;
         Ok(store)
     }
 
-    /// Reads on a connection of the pool; `$body` evaluates to `Result<_, Fault>`.
     async fn reader(&self) -> Result<Connection, StoreError> {
         self.shared.reader().await.map_err(|fault| self.shared.failed(fault))
+    }
+
+    /// Remembers the number of an automation, so that its next claims need not ask for it.
+    async fn learn(&self, workspace: Workspace, automation: &AutomationName) {
+        let number = read!(self, |db| queries::automation(&db, workspace, automation).await);
+        if let Ok(Some(number)) = number {
+            self.desk.learn(workspace, automation, number);
+        }
     }
 
     /// This node still is who it says it is, and is told to have been seen.
@@ -256,18 +284,6 @@ impl super::context::Context<'_> {
     }
 }
 
-/// Reads: `$body` is an expression that uses `.await` on `$db` and evaluates to `Result<_, Fault>`.
-macro_rules! read {
-    ($self:expr, |$db:ident| $body:expr) => {{
-        let outcome: Result<_, $crate::postgres::error::Fault> = async {
-            let $db = $self.shared.reader().await?;
-            $body
-        }
-        .await;
-        outcome.map_err(|fault| $self.shared.failed(fault))
-    }};
-}
-
 #[async_trait]
 impl Store for PgStore {
     fn secret(&self) -> &StoreSecret {
@@ -286,7 +302,17 @@ impl Store for PgStore {
         if self.shared.is_superseded() {
             return Err(StoreError::Closed);
         }
-        transact!(&self.shared, |cx| cx.claim(&call).await)
+        let call = Arc::new(call);
+        if let Some(claimed) = self.desk.claim(&self.shared, &call).await? {
+            return Ok(Some(claimed));
+        }
+        let claimed = transact!(&self.shared, |cx| cx.claim(&call).await);
+        if let ClaimTarget::Key { workspace, automation, .. } = &call.target
+            && is_new_to_the_desk(&claimed, self.desk.knows(*workspace, automation))
+        {
+            self.learn(*workspace, automation).await;
+        }
+        claimed
     }
 
     async fn finish(&self, call: FinishCall) -> Result<Option<(Answer, ClaimView)>, StoreError> {
@@ -374,7 +400,7 @@ impl Store for PgStore {
     async fn list(&self, workspace: Workspace, filter: Filter) -> Result<Page<ClaimView>, StoreError> {
         read!(self, |db| {
             let now = self.shared.ask_time(&db).await?;
-            let found = super::search::search(&db, workspace, &filter, now, self.shared.boot).await?;
+            let found = super::search::search(db, workspace, &filter, now, self.shared.boot).await?;
             Ok(Page { rows: found.rows, next: found.next })
         })
     }
@@ -462,7 +488,7 @@ impl Store for PgStore {
     }
 
     async fn end_recovery(&self, reason: String, actor: String) -> Result<bool, StoreError> {
-        let ended = transact!(&self.shared, |cx| super::upkeep::end_recovery(&cx, &reason, &actor).await)?;
+        let ended = transact!(&self.shared, |cx| cx.end_recovery(&reason, &actor).await)?;
         self.shared.recovering.store(false, Ordering::Release);
         Ok(ended)
     }
@@ -501,4 +527,10 @@ impl Store for PgStore {
         }
         self.shared.pool.close();
     }
+}
+
+/// A name that the desk does not know, or that means another automation since it was renamed.
+fn is_new_to_the_desk(claimed: &Result<Option<Claimed>, StoreError>, known: bool) -> bool {
+    let runs_first = |c: &Claimed| matches!(c.decision, Decision::Run(RunReason::First));
+    !known || claimed.as_ref().is_ok_and(|claimed| claimed.as_ref().is_some_and(runs_first))
 }

@@ -5,4 +5,5 @@ mod conformance;
 mod postgres;
 mod sqlite;
 mod sqlite_full;
+mod sqlite_stops;
 mod upkeep;

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use oncegate_testing::{Database, Postgres};
+use oncegate_testing::{Database, Postgres, Proxy};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_oncegate-testing");
 
@@ -144,6 +144,65 @@ fn connections_are_cut() {
         .unwrap();
     until("the sleeper is cut", || database.cut() == 1);
     assert!(!sleeper.wait().unwrap().success());
+}
+
+#[test]
+fn what_is_held_stays_locked_until_it_is_let_go_and_is_undone() {
+    let database = Postgres::shared().database();
+    gate(&database, "CREATE TABLE held (n int)");
+    let held = database.hold("INSERT INTO held VALUES (1); LOCK TABLE held IN SHARE MODE");
+    let url = database.url();
+    let mut other = Command::new(database.server().binaries().program("psql"))
+        .args(["-XAtq", &url, "-c", "INSERT INTO held VALUES (2)"])
+        .stdin(Stdio::null())
+        .spawn()
+        .unwrap();
+    until("the other waits", || database.waiting() == 1);
+    assert_eq!(other.try_wait().unwrap(), None);
+    drop(held);
+    assert!(other.wait().unwrap().success());
+    assert_eq!(gate(&database, "SELECT * FROM held"), "2");
+}
+
+#[test]
+fn a_proxy_cuts_refuses_and_loses_the_answer_of_a_commit() {
+    let database = Postgres::shared().database();
+    let proxy = Proxy::to(database.server().port());
+    let url = database.url_through(proxy.port());
+    assert_eq!(ask(&database, &url, "CREATE TABLE through (n int)"), Ok(String::new()));
+    let mut sleeper = Command::new(database.server().binaries().program("psql"))
+        .args(["-XAtq", &url, "-c", "SELECT pg_sleep(600)"])
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    until("the sleeper is cut", || proxy.cut() == 1);
+    assert!(!sleeper.wait().unwrap().success());
+    proxy.refuse(true);
+    assert!(ask(&database, &url, "SELECT 1").is_err());
+    proxy.refuse(false);
+    proxy.lose_commits(1);
+    let insert = |n: u32| {
+        Command::new(database.server().binaries().program("psql"))
+            .args([
+                "-XAtq",
+                &url,
+                "-c",
+                "BEGIN",
+                "-c",
+                &format!("INSERT INTO through VALUES ({n})"),
+                "-c",
+                "COMMIT",
+            ])
+            .stdin(Stdio::null())
+            .output()
+            .unwrap()
+    };
+    assert!(!insert(1).status.success(), "nobody heard of it");
+    assert_eq!(proxy.lost_commits(), 1);
+    until("it is there all the same", || database.sql("SELECT * FROM through") == "1");
+    assert!(insert(2).status.success());
+    assert_eq!(database.sql("SELECT * FROM through ORDER BY n"), "1\n2");
 }
 
 #[test]

@@ -22,3 +22,6 @@ mod promises;
 mod restore_drill;
 mod tidy;
 mod upkeep;
+
+/// The cases run on PostgreSQL, too: see the binary `cluster`.
+const STORE: harness::Store = harness::Store::Sqlite;

@@ -209,9 +209,7 @@ async fn c31_late_finisher_after_a_takeover_changes_nothing_and_is_listed() {
 #[tokio::test]
 async fn c44_nobody_is_refused_for_the_sake_of_a_claim_that_was_never_committed() {
     let gate = gate().await;
-    // Keeps every claim from being committed, as a slow disk would.
-    let disk = rusqlite::Connection::open(gate.database()).unwrap();
-    disk.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let disk = gate.slow_disk();
 
     let body = json!({ "automation": "story", "idempotency_key": "s_1" }).to_string();
     let host = gate.api.base().strip_prefix("http://").unwrap();
@@ -237,7 +235,7 @@ async fn c44_nobody_is_refused_for_the_sake_of_a_claim_that_was_never_committed(
         let _ = tcp.read_to_string(&mut answer).await;
         assert_eq!(answer, "", "nothing was committed, so nothing may be answered");
     }
-    disk.execute_batch("ROLLBACK").unwrap();
+    drop(disk);
 
     let ran = fifth.await.unwrap();
     assert_eq!(ran.is("run first").attempt, 1);

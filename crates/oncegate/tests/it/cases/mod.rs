@@ -3,6 +3,7 @@
 mod answers;
 mod claims;
 mod doors;
+mod full;
 mod load;
 mod paths;
 mod people;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use reqwest::{Method, RequestBuilder};
 use serde::Deserialize;
@@ -13,7 +14,9 @@ use super::sign::Signed;
 #[derive(Clone)]
 pub(crate) struct Client {
     http: reqwest::Client,
-    base: String,
+    /// The gate's nodes, asked in turn.
+    bases: Arc<[String]>,
+    turn: Arc<AtomicUsize>,
     token: String,
 }
 
@@ -92,6 +95,11 @@ impl Claimed {
 
 impl Client {
     pub(crate) fn new(base: &str, token: &str) -> Self {
+        Self::of([base.to_owned()].into(), token)
+    }
+
+    /// A caller behind a load balancer: each request goes to the next node.
+    pub(crate) fn of(bases: Vec<String>, token: &str) -> Self {
         // The tests speak plain HTTP; this only keeps reqwest from looking for certificates.
         let tls =
             rustls::ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
@@ -105,22 +113,32 @@ impl Client {
             .tls_backend_preconfigured(tls)
             .build()
             .unwrap();
-        Self { http, base: base.to_owned(), token: token.to_owned() }
+        Self { http, bases: bases.into(), turn: Arc::default(), token: token.to_owned() }
     }
 
-    /// Another caller: same token, other connections.
+    /// Another caller: same token, other connections, and another node first.
     pub(crate) fn another(&self) -> Self {
-        Self::new(&self.base, &self.token)
+        let other = Self::of(self.bases.to_vec(), &self.token);
+        other.turn.store(self.turn.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        other
     }
 
+    /// The first node.
     pub(crate) fn base(&self) -> &str {
-        &self.base
+        &self.bases[0]
+    }
+
+    pub(crate) fn bases(&self) -> &[String] {
+        &self.bases
     }
 
     /// A request of any kind, without a token.
     pub(crate) fn bare(&self, method: Method, path: &str) -> RequestBuilder {
-        let url = if path.starts_with("http") { path.to_owned() } else { format!("{}{path}", self.base) };
-        self.http.request(method, url)
+        if path.starts_with("http") {
+            return self.http.request(method, path);
+        }
+        let base = &self.bases[self.turn.fetch_add(1, Ordering::Relaxed) % self.bases.len()];
+        self.http.request(method, format!("{base}{path}"))
     }
 
     /// A request of any kind, with the token.

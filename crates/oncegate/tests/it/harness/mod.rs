@@ -21,8 +21,10 @@ use oncegate_core::time::{Tick, Timestamp};
 use oncegate_store::StoreError;
 use oncegate_store::access::NewToken;
 use oncegate_store::clock::Clock;
+use oncegate_testing::{Database, Postgres};
 use tokio::runtime::Runtime;
 
+use crate::STORE;
 pub(crate) use client::{Claimed, Client, Said, json_body, query, send};
 pub(crate) use clock::TestClock;
 pub(crate) use raw::Raw;
@@ -66,6 +68,25 @@ pub(crate) struct Vars(pub(crate) HashMap<String, String>);
 impl Environment for Vars {
     fn get(&self, name: &str) -> Option<String> {
         self.0.get(name).cloned()
+    }
+}
+
+/// What the gates of a test binary keep their claims in; each binary says so in its `STORE`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(dead_code, reason = "each binary has one of them")]
+pub(crate) enum Store {
+    /// A file, and one node.
+    Sqlite,
+    /// A PostgreSQL, and so many nodes, which callers ask in turn.
+    Postgres { nodes: usize },
+}
+
+impl Store {
+    const fn nodes(self) -> usize {
+        match self {
+            Self::Sqlite => 1,
+            Self::Postgres { nodes } => nodes,
+        }
     }
 }
 
@@ -116,16 +137,28 @@ impl Setup {
 
     pub(crate) async fn start(self) -> Gate {
         let dir = tempfile::Builder::new().prefix("gate-").tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let database = (STORE != Store::Sqlite).then(|| Postgres::shared().database());
         let clock = Arc::new(TestClock::at(self.wall));
-        let listen = "127.0.0.1:0".parse().unwrap();
-        let (runtime, running) = start(&self, dir.path(), listen, &clock).await;
-        let api = Client::new(&format!("http://{}", running.address), ADMIN);
-        Gate { api, clock, setup: self, dir, set_aside: vec![], live: Some((runtime, running)) }
+        let mut live = vec![];
+        for node in 0..STORE.nodes() {
+            let listen = "127.0.0.1:0".parse().unwrap();
+            live.push(start(&self, dir.path(), database.as_ref(), node, listen, &clock).await);
+        }
+        let bases = live.iter().map(|(_, running)| format!("http://{}", running.address)).collect();
+        let api = Client::of(bases, ADMIN);
+        Gate { api, clock, setup: self, dir, database, set_aside: vec![], live }
     }
 }
 
 /// Each start has a runtime of its own, so that a crash can end all of its tasks wherever they stand.
-async fn start(setup: &Setup, data: &Path, listen: SocketAddr, clock: &Arc<TestClock>) -> (Runtime, Running) {
+async fn start(
+    setup: &Setup,
+    data: &Path,
+    database: Option<&Database<'static>>,
+    node: usize,
+    listen: SocketAddr,
+    clock: &Arc<TestClock>,
+) -> (Runtime, Running) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let options = || Options {
         config: config::parse(&setup.yaml, Path::new("oncegate.yaml"), &setup.vars)
@@ -151,14 +184,23 @@ async fn start(setup: &Setup, data: &Path, listen: SocketAddr, clock: &Arc<TestC
     (runtime, running)
 }
 
+/// Keeps every claim and every act from being committed, as a slow disk would, until it is dropped.
+#[expect(dead_code, reason = "what is undone when they are dropped")]
+pub(crate) enum SlowDisk {
+    Sqlite(rusqlite::Connection),
+    Postgres(oncegate_testing::Held),
+}
+
 /// A gate that runs.
 pub(crate) struct Gate {
     pub(crate) api: Client,
     pub(crate) clock: Arc<TestClock>,
     setup: Setup,
     dir: tempfile::TempDir,
+    database: Option<Database<'static>>,
     set_aside: Vec<tempfile::TempDir>,
-    live: Option<(Runtime, Running)>,
+    /// One for each node; empty while nothing runs.
+    live: Vec<(Runtime, Running)>,
 }
 
 impl Gate {
@@ -168,7 +210,9 @@ impl Gate {
         while !left.is_zero() {
             let step = left.min(Tick::INTERVAL);
             self.clock.advance(step);
-            self.running().gate.store().tick().await.unwrap();
+            for (_, node) in &self.live {
+                node.gate.store().tick().await.unwrap();
+            }
             left -= step;
         }
     }
@@ -208,11 +252,27 @@ impl Gate {
             actor: "start".into(),
         };
         assert!(self.running().gate.store().add_token(made).await.unwrap().is_some());
-        Client::new(self.api.base(), &token)
+        Client::of(self.api.bases().to_vec(), &token)
     }
 
+    /// The first node.
     fn running(&self) -> &Running {
-        &self.live.as_ref().unwrap().1
+        &self.live.first().unwrap().1
+    }
+
+    /// From now on nothing is committed, until what this returns is dropped.
+    pub(crate) fn slow_disk(&self) -> SlowDisk {
+        match &self.database {
+            None => {
+                let disk = rusqlite::Connection::open(self.database()).unwrap();
+                disk.execute_batch("BEGIN IMMEDIATE").unwrap();
+                SlowDisk::Sqlite(disk)
+            }
+            // Each claim writes one of them, and each act the other, behind everything else that it writes.
+            Some(database) => {
+                SlowDisk::Postgres(database.hold("LOCK TABLE oncegate.history, oncegate.audit IN SHARE MODE"))
+            }
+        }
     }
 
     /// The same data directory and port, after SIGTERM.
@@ -242,16 +302,18 @@ impl Gate {
 
     /// What runs is handed back; nothing answers until [`Gate::reopen`].
     pub(crate) async fn stop(&mut self) {
-        let (runtime, running) = self.live.take().unwrap();
-        runtime.spawn(running.stop()).await.unwrap();
-        runtime.shutdown_background();
+        for (runtime, running) in self.live.drain(..) {
+            runtime.spawn(running.stop()).await.unwrap();
+            runtime.shutdown_background();
+        }
     }
 
     /// As after kill -9: every task ends where it stands and nothing is handed back.
     pub(crate) fn crash(&mut self) {
-        let (runtime, running) = self.live.take().unwrap();
-        runtime.shutdown_background();
-        drop(running);
+        for (runtime, running) in self.live.drain(..) {
+            runtime.shutdown_background();
+            drop(running);
+        }
     }
 
     /// Killed, and its disk gone: a backup is restored into an empty directory. Nothing answers until
@@ -266,13 +328,16 @@ impl Gate {
     }
 
     pub(crate) async fn reopen(&mut self) {
-        let listen = self.api.base().strip_prefix("http://").unwrap().parse().unwrap();
-        self.live = Some(start(&self.setup, self.dir.path(), listen, &self.clock).await);
+        for (node, base) in self.api.bases().iter().enumerate() {
+            let listen = base.strip_prefix("http://").unwrap().parse().unwrap();
+            let database = self.database.as_ref();
+            self.live.push(start(&self.setup, self.dir.path(), database, node, listen, &self.clock).await);
+        }
         // Connections to what ran before are of no use.
         self.api = self.api.another();
     }
 
-    /// The database file.
+    /// The database file, where the store is one.
     pub(crate) fn database(&self) -> PathBuf {
         self.dir.path().join("oncegate.db")
     }
@@ -280,9 +345,7 @@ impl Gate {
 
 impl Drop for Gate {
     fn drop(&mut self) {
-        if self.live.is_some() {
-            self.crash();
-        }
+        self.crash();
     }
 }
 

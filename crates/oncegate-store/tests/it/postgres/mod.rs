@@ -12,14 +12,37 @@ use oncegate_testing::{Database, Postgres};
 use crate::conformance::nodes::can;
 use crate::conformance::{Asking, Backend, MORNING, Policies, SECOND, caller, runner, words};
 
+mod forgetting;
+mod reach;
+mod recovery;
+mod schema;
+
 /// A database for one cluster, for the conformance suite.
-pub(crate) struct Cluster {
-    database: Database<'static>,
+pub(crate) struct Cluster<'s> {
+    database: Database<'s>,
 }
 
-impl Cluster {
+impl Cluster<'static> {
     pub(crate) fn new() -> Self {
         Self { database: Postgres::shared().database() }
+    }
+}
+
+impl<'s> Cluster<'s> {
+    /// On a server of the test's own.
+    pub(crate) fn of(server: &'s Postgres) -> Self {
+        Self { database: server.database() }
+    }
+
+    /// Runs SQL as the administrator: rows are lines, columns are parted by `|`.
+    pub(crate) fn sql(&self, sql: &str) -> String {
+        self.database.sql(sql)
+    }
+
+    /// A node that goes by this clock.
+    pub(crate) async fn node(&self, name: &str, clock: &Arc<ManualClock>) -> PgStore {
+        let clock = Arc::clone(clock) as _;
+        PgStore::open(&Options { clock, ..self.options(name) }).await.unwrap()
     }
 
     /// A node that goes by the clock it is given.
@@ -37,14 +60,14 @@ impl Cluster {
 }
 
 #[async_trait::async_trait]
-impl Backend for Cluster {
+impl Backend for Cluster<'static> {
     async fn open(&self, clock: Arc<dyn Clock>, policies: Arc<dyn PolicyBook>) -> Arc<dyn Store> {
         Arc::new(PgStore::open(&Options { clock, policies, ..self.options("a") }).await.unwrap())
     }
 }
 
 /// Two nodes that go by one clock.
-async fn two() -> (Cluster, Arc<ManualClock>, [PgStore; 2]) {
+async fn two() -> (Cluster<'static>, Arc<ManualClock>, [PgStore; 2]) {
     let (cluster, clock) = (Cluster::new(), Arc::new(ManualClock::at(MORNING)));
     let open = |node: &'static str| {
         let options = Options { clock: Arc::clone(&clock) as _, ..cluster.options(node) };
