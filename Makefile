@@ -18,7 +18,7 @@ api: ## Compare /openapi.json with a running server (needs Python 3)
 	scripts/api.sh
 
 bench: ## Measure claims per second (docs/benchmark.md)
-	cargo build --release && cargo run --release -p oncegate-bench
+	cargo build --release && cargo run --release -p oncegate-bench -- --docs docs
 
 fuzz: ## Feed each parser with bytes the fuzzer learns: FUZZ_SECONDS=30 each, FUZZ_TARGETS="json form" (needs nightly Rust)
 	@cargo fuzz --version > /dev/null 2>&1 || cargo install cargo-fuzz --locked

@@ -163,6 +163,15 @@ pub const MUTANTS: &[Mutant] = &[
         put: "Liveness::Orphaned if true => {",
     },
     Mutant {
+        line: "Restart", name: "another node's attempt is resumed", file: "decide", scope: "two nodes",
+        breaks: "LiveIsLeftAlone",
+        find: "match lease.liveness(now, facts.boot) {",
+        put: "match lease.liveness(now, match &lease.holder {\n\
+              Holder::Runner { boot } => crate::claim::Boot { node: boot.node, ..facts.boot },\n\
+              Holder::Caller { .. } => facts.boot,\n\
+              }) {",
+    },
+    Mutant {
         line: "Restart", name: "hand-backs without end", file: "decide", scope: "all resumes",
         breaks: "BoundedRuns",
         find: "Duration::ZERO if *cause == ErrorCause::Shutdown && claim.resumes_used >= limits::RESUMES_MAX => {",

@@ -1,6 +1,7 @@
 //! The claim: the row for (workspace, automation, idempotency_key), and what can be read from it alone.
 
 use std::fmt;
+use std::ops::Range;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -44,9 +45,51 @@ impl fmt::Display for ProcessingState {
     }
 }
 
-/// A start of the gate on one data directory. Later starts have higher numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, Default)]
-pub struct Boot(pub u64);
+/// The number of a node: of one name, for as long as the store lives. A store that one process owns has node 0 only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub struct NodeNumber(pub u32);
+
+/// A start of the gate: which node's, and its how many-th. There is no order among boots, because starts of two nodes
+/// do not follow each other; [`Boot::is_over`] is the one question about them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub struct Boot {
+    /// Whose start.
+    pub node: NodeNumber,
+    /// Later starts of one node have higher numbers.
+    pub start: u32,
+}
+
+impl Boot {
+    /// A start of the only node.
+    pub const fn alone(start: u32) -> Self {
+        Self { node: NodeNumber(0), start }
+    }
+
+    /// Whether what this boot began is certainly dead, seen from a process started as `mine`: it is an earlier start
+    /// of the same node. What another node began may be alive, so its TTL decides (DESIGN §3, "Restart").
+    pub fn is_over(self, mine: Self) -> bool {
+        mine.over().contains(&self.to_i64())
+    }
+
+    /// The boots that are over, as [`Boot::to_i64`] numbers them: one range, so that a database can look for them.
+    pub fn over(self) -> Range<i64> {
+        Self { start: 0, ..self }.to_i64()..self.to_i64()
+    }
+
+    /// One number: the node in the high half, the start in the low one. What was written before there were nodes is a
+    /// start of node 0.
+    pub fn to_i64(self) -> i64 {
+        (u64::from(self.node.0) << 32 | u64::from(self.start)).cast_signed()
+    }
+
+    /// Reads it back; every number is one of a boot.
+    pub fn from_i64(number: i64) -> Self {
+        let bits = number.cast_unsigned();
+        // Each half is cut off on purpose.
+        let (node, start) = ((bits >> 32) as u32, bits as u32);
+        Self { node: NodeNumber(node), start }
+    }
+}
 
 /// Who holds an attempt.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -58,7 +101,7 @@ pub enum Holder {
     },
     /// oncegate's own runner, in the process started as this boot.
     Runner {
-        /// Attempts of an earlier boot are certainly dead.
+        /// Which process: see [`Boot::is_over`].
         boot: Boot,
     },
 }
@@ -127,7 +170,7 @@ impl Lease {
             return Liveness::Fresh { left: self.expires().since(now.lease) };
         }
         match &self.holder {
-            Holder::Runner { boot: started } if *started < boot => Liveness::Orphaned,
+            Holder::Runner { boot: started } if started.is_over(boot) => Liveness::Orphaned,
             Holder::Runner { .. } | Holder::Caller { .. } => match now.lease < self.expires() {
                 true => Liveness::Fresh { left: self.expires().since(now.lease) },
                 false => Liveness::Stale,
@@ -152,7 +195,7 @@ pub enum Liveness {
     },
     /// The TTL passed.
     Stale,
-    /// Held by a process that is certainly gone.
+    /// Held by a process that is certainly gone: an earlier start of the node that looks.
     Orphaned,
 }
 

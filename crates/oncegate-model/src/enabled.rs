@@ -81,6 +81,9 @@ fn enabled(scope: &Scope, world: &World) -> Vec<Move> {
     if scope.has(Kind::Restart) {
         found.extend([true, false].map(|downtime| Move::Restart { downtime }));
     }
+    if scope.has(Kind::Nodes) {
+        found.push(Move::Turn);
+    }
     if scope.has(Kind::Pause) {
         found.push(Move::Pause(!world.paused));
     }

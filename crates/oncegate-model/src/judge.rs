@@ -140,6 +140,8 @@ fn again(world: &mut World, asked: &Asked<'_>, after: &Claim) -> Result<Held, Br
 
 fn may_start(world: &mut World, asked: &Asked<'_>, reason: RunReason) -> Result<(), Broken> {
     let (now, boot, policy) = (world.now, world.boot, asked.policy);
+    let grant = world.ghosts[asked.key].current.map(|grant| grant.number);
+    let elsewhere = world.other.running[asked.key].is_some_and(|running| Some(running.held.grant) == grant);
     let ghost = &mut world.ghosts[asked.key];
     let by_caller = matches!(asked.who, Who::Caller(_));
     Promise::NotYet.holds(!world.paused, || "it started while it is paused".into())?;
@@ -162,8 +164,13 @@ fn may_start(world: &mut World, asked: &Asked<'_>, reason: RunReason) -> Result<
         State::Processing(lease) => {
             let deferred = lease.deferred_until.is_some();
             let alive = matches!(lease.liveness(now, boot), Liveness::Fresh { .. });
-            Promise::LiveIsLeftAlone
-                .holds(!alive || deferred, || format!("{reason:?} while its holder lives"))?;
+            let elsewhere = elsewhere && now.lease < lease.expires();
+            Promise::LiveIsLeftAlone.holds(!(alive || elsewhere) || deferred, || {
+                format!(
+                    "{reason:?} while its holder lives{}",
+                    if elsewhere { ", on another node" } else { "" }
+                )
+            })?;
             let due = lease.deferred_until.is_none_or(|until| until <= now.wall && asked.who == Who::Runner);
             Promise::NotYet.holds(due, || "a wait that the target asked for was cut short".into())?;
             let stale = !deferred && !alive && reason == RunReason::StaleRetry;

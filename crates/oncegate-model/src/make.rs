@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use oncegate_core::claim::{Boot, Claim, State};
+use oncegate_core::claim::{Claim, State};
 use oncegate_core::finish::{Call, Failed};
 use oncegate_core::reset::Act;
 
@@ -81,12 +81,13 @@ impl Search<'_> {
                 Ok(None)
             })?,
             Move::Restart { downtime } => {
-                world.boot = Boot(world.boot.0 + 1);
+                world.boot.start += 1;
                 world.running = [None; KEYS];
                 if downtime {
                     world.now.wall = world.now.wall.after(SKEW);
                 }
             }
+            Move::Turn => world.turn(),
             Move::Act(key, deed) => {
                 let before = world.claim(key).cloned();
                 self.act(world, key, &act(deed, before.as_ref()))?;

@@ -92,6 +92,8 @@ pub enum Move {
         /// Time passes meanwhile.
         downtime: bool,
     },
+    /// The other node's turn.
+    Turn,
     /// A person acts.
     Act(usize, Deed),
     /// The automation is paused or resumed.
@@ -130,6 +132,7 @@ impl fmt::Display for Move {
             Self::HandOver(key, caller) => write!(f, "the runner hands key {key} over to caller {caller}"),
             Self::Restart { downtime: true } => write!(f, "the gate dies, and starts again after a while"),
             Self::Restart { downtime: false } => write!(f, "the gate dies, and starts again at once"),
+            Self::Turn => write!(f, "what follows happens on the other node"),
             Self::Act(key, deed) => write!(f, "a person does {deed:?} to key {key}"),
             Self::Pause(true) => write!(f, "the automation is paused"),
             Self::Pause(false) => write!(f, "the automation is resumed"),

@@ -41,6 +41,8 @@ pub enum Kind {
     HandOver,
     /// The process dies and starts again, with or without time lost.
     Restart,
+    /// Two nodes share the store.
+    Nodes,
     /// The automation is paused and resumed.
     Pause,
     /// Claims come with another payload.
@@ -117,8 +119,8 @@ fn scope(name: &'static str, retries: usize, kinds: &'static [Kind], left: Bound
 /// All of them.
 pub fn scopes() -> Vec<Scope> {
     use Kind::{
-        Bare, Beat, Defer, Event, EveryAct, Fail, HandBack, HandOver, Lose, OtherPayload, Pause, Restart,
-        Step,
+        Bare, Beat, Defer, Event, EveryAct, Fail, HandBack, HandOver, Lose, Nodes, OtherPayload, Pause,
+        Restart, Step,
     };
     let acts = |n| Bounds { acts: n, ..NONE };
     let mut at_streak = scope("a streak of silence", 1, &[Lose], acts(1));
@@ -172,6 +174,21 @@ pub fn scopes() -> Vec<Scope> {
             Bounds { faults: 1, ..acts(2) },
         ),
         Scope { record: true, keys: 2, ..scope("a record named later", 1, &[Bare, Event], NONE) },
+        Scope {
+            callers: 1,
+            ..scope(
+                "two nodes",
+                1,
+                &[Event, Step, Beat, Fail, Defer, HandBack, Restart, Nodes, Lose],
+                Bounds { faults: 3, ..acts(1) },
+            )
+        },
+        Scope {
+            record: true,
+            keys: 2,
+            callers: 0,
+            ..scope("two nodes on a record", 1, &[Event, Restart, Nodes], Bounds { faults: 4, ..NONE })
+        },
         scope("an edited policy", 2, &[Fail], Bounds { edits: 1, ..NONE }),
         at_streak,
         constant,

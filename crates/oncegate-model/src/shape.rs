@@ -101,12 +101,14 @@ impl Writer<'_> {
         ] {
             self.small(number);
         }
-        match world.running[key] {
-            None => self.bytes.push(0),
-            Some(running) => {
-                self.bytes.push(1 + u8::from(running.sending));
-                let token = self.token(key, running.held);
-                self.bytes.extend(token);
+        for running in [world.running[key], world.other.running[key]] {
+            match running {
+                None => self.bytes.push(0),
+                Some(running) => {
+                    self.bytes.push(1 + u8::from(running.sending));
+                    let token = self.token(key, running.held);
+                    self.bytes.extend(token);
+                }
             }
         }
         let Some(row) = &world.rows[key] else { return self.bytes.push(0) };
@@ -133,7 +135,9 @@ impl Writer<'_> {
                     Holder::Caller { run_id: Some(_) } => 0,
                     Holder::Caller { run_id: None } => 1,
                     Holder::Runner { boot } if *boot == self.world.boot => 2,
-                    Holder::Runner { .. } => 3,
+                    Holder::Runner { boot } if *boot == self.world.other.boot => 3,
+                    Holder::Runner { boot } if boot.node == self.world.boot.node => 4,
+                    Holder::Runner { .. } => 5,
                 });
             }
             State::Done { retain_until, .. } => {

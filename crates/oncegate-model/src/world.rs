@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use oncegate_core::claim::{Boot, Claim, State};
+use oncegate_core::claim::{Boot, Claim, NodeNumber, State};
 use oncegate_core::key::RunId;
 use oncegate_core::time::{LeaseInstant, Now, Timestamp};
 use oncegate_core::token::Fence;
@@ -57,6 +57,15 @@ pub struct Running {
     pub sending: bool,
 }
 
+/// The node whose turn it is not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Other {
+    /// Its present start.
+    pub boot: Boot,
+    /// What its runner holds.
+    pub running: [Option<Running>; KEYS],
+}
+
 /// A claim's row with what stands beside it.
 #[derive(Clone, Debug)]
 pub struct Row {
@@ -79,8 +88,10 @@ pub struct Row {
 pub struct World {
     /// Both clocks.
     pub now: Now,
-    /// The present start of the gate.
+    /// The present start of the node whose turn it is: all that happens, happens there.
     pub boot: Boot,
+    /// The other node on the same store, if the scope has two. It is alive, and what it holds it goes on with.
+    pub other: Other,
     /// The claims.
     pub rows: [Option<Row>; KEYS],
     /// When a claim that was forgotten was done.
@@ -97,7 +108,7 @@ pub struct World {
     pub edited: bool,
     /// Who calls.
     pub callers: [Caller; CALLERS],
-    /// What the runner of this boot holds.
+    /// What the runner of `boot` holds.
     pub running: [Option<Running>; KEYS],
     /// Runs begun so far.
     pub runs: u32,
@@ -133,7 +144,8 @@ impl World {
     pub fn new(left: Bounds) -> Self {
         Self {
             now: Now { wall: Timestamp::from_secs(1_767_607_200), lease: LeaseInstant(5_000_000) },
-            boot: Boot(1),
+            boot: Boot::alone(1),
+            other: Other { boot: Boot { node: NodeNumber(1), start: 1 }, running: [None; KEYS] },
             rows: [None, None],
             pruned: [None; KEYS],
             first_runs: Vec::new(),
@@ -167,7 +179,15 @@ impl World {
             Caller::Holds { key, held, .. } => Some((*key, *held)),
             Caller::Idle | Caller::Lost { .. } => None,
         });
-        callers.chain((0..KEYS).filter_map(|key| self.running[key].map(|r| (key, r.held))))
+        let runners = [&self.running, &self.other.running].into_iter();
+        let runners = runners.flat_map(|r| (0..KEYS).filter_map(|key| r[key].map(|r| (key, r.held))));
+        callers.chain(runners)
+    }
+
+    /// The other node's turn.
+    pub fn turn(&mut self) {
+        std::mem::swap(&mut self.boot, &mut self.other.boot);
+        std::mem::swap(&mut self.running, &mut self.other.running);
     }
 
     /// Writes a claim's row.
@@ -203,7 +223,7 @@ impl World {
             State::None { due } | State::Error { due, .. } => due.is_some_and(|due| due <= self.now.wall),
             State::Processing(lease) => match (lease.deferred_until, &lease.holder) {
                 (Some(due), _) => due <= self.now.wall,
-                (None, oncegate_core::claim::Holder::Runner { boot }) if *boot < self.boot => true,
+                (None, oncegate_core::claim::Holder::Runner { boot }) if boot.is_over(self.boot) => true,
                 (None, _) => lease.expires() <= self.now.lease,
             },
             State::Done { .. } => false,

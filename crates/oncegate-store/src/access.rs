@@ -40,6 +40,11 @@ impl ApiToken {
     pub fn is_good(&self, now: Timestamp) -> bool {
         self.revoked_at.is_none() && self.expires_at.is_none_or(|end| now < end)
     }
+
+    /// Whether it may do everything in its workspace, while it is good.
+    pub(crate) fn rules(&self) -> bool {
+        self.role == Role::Admin && self.automations.is_none()
+    }
 }
 
 /// A token to be made.
@@ -59,6 +64,19 @@ pub struct NewToken {
     pub expires_at: Option<Timestamp>,
     /// Who makes it, for the audit.
     pub actor: String,
+}
+
+/// What the audit says of a new token: whoever reads it later must see what was given away.
+pub(crate) fn described(token: &NewToken) -> String {
+    let bound = match &token.automations {
+        None => String::new(),
+        Some(names) => {
+            let names: Vec<&str> = names.iter().map(AutomationName::as_str).collect();
+            format!(", bound to {}", names.join(", "))
+        }
+    };
+    let ends = token.expires_at.map(|at| format!(", until {at}")).unwrap_or_default();
+    format!("{} ({}{bound}{ends})", token.name.as_str(), token.role.as_str())
 }
 
 /// What became of the end of a token.
@@ -167,6 +185,21 @@ pub struct AuditFilter {
 
 /// What the configuration declares: a name with its kind, e.g. `automation welcome`, and a mark that changes with it.
 pub type Declared = BTreeMap<String, String>;
+
+/// What was added, changed or removed.
+pub(crate) fn changes(before: &Declared, declared: &Declared) -> Vec<String> {
+    let mut changes = vec![];
+    for (thing, mark) in declared {
+        match before.get(thing) {
+            None => changes.push(format!("added {thing}")),
+            Some(known) if known != mark => changes.push(format!("changed {thing}")),
+            Some(_) => {}
+        }
+    }
+    let gone = before.keys().filter(|thing| !declared.contains_key(*thing));
+    changes.extend(gone.map(|thing| format!("removed {thing}")));
+    changes
+}
 
 /// A workspace, as it is known.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -22,6 +22,7 @@ use serde::Serialize;
 use crate::StoreError;
 use crate::access::{Access, AuditFilter};
 pub use crate::deliveries::*;
+pub use crate::nodes::Nodes;
 use crate::notices::Notices;
 use crate::nudges::Nudges;
 use crate::people::People;
@@ -365,7 +366,7 @@ pub struct Due {
 
 /// The contract.
 #[async_trait]
-pub trait Store: Access + Notices + Nudges + People + Privacy + Send + Sync {
+pub trait Store: Access + Nodes + Notices + Nudges + People + Privacy + Send + Sync {
     /// The secret from which ids, tokens and outgoing keys derive.
     fn secret(&self) -> &StoreSecret;
     /// This start of the gate.
@@ -463,7 +464,8 @@ pub trait Store: Access + Notices + Nudges + People + Privacy + Send + Sync {
         self.audit_of(workspace, AuditFilter { before, limit, ..AuditFilter::default() }).await
     }
 
-    /// Work that is due or lost its holder, oldest first, not of paused automations.
+    /// Work that is due or lost its holder, oldest first, not of paused automations; after [`Nodes::hello`] only of
+    /// those that this node runs, so that what it cannot run does not stand before what it can.
     async fn due(&self, limit: u32) -> Result<Vec<Due>, StoreError>;
     /// When the next work comes due.
     async fn next_due(&self) -> Result<Option<Timestamp>, StoreError>;

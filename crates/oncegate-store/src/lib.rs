@@ -11,6 +11,8 @@ pub mod clock;
 pub mod deliveries;
 mod error;
 pub mod failpoint;
+mod intake;
+pub mod nodes;
 pub mod notices;
 pub mod nudges;
 pub mod observer;

@@ -1,11 +1,15 @@
 //! Tools that are called back (`retrigger`): whose turn it is, and what their hook is told.
 
 use async_trait::async_trait;
-use oncegate_core::decide::RunReason;
+use oncegate_core::claim::Holder;
+use oncegate_core::decide::{Request, RunReason, Start};
 use oncegate_core::key::{AutomationName, ClaimRef, IdempotencyKey, RecordName};
 
 use crate::StoreError;
-use crate::api::Due;
+use crate::api::{ClaimCall, Due, Target};
+
+/// The history's name for who calls hooks.
+pub(crate) const ACTOR: &str = "retrigger";
 
 /// What a hook is told about a claim that may run: what its caller sent, as far as it is kept.
 #[derive(Clone, Debug)]
@@ -50,4 +54,17 @@ pub trait Nudges: Send + Sync {
     async fn nudge(&self, id: ClaimRef) -> Result<Nudge, StoreError>;
     /// The hook did not take it; for the history. It is called again by itself.
     async fn nudge_failed(&self, id: ClaimRef, note: String) -> Result<(), StoreError>;
+}
+
+/// What is looked up for the claim that the tool would make.
+pub(crate) fn as_its_caller(id: ClaimRef) -> ClaimCall {
+    ClaimCall {
+        target: Target::Id(id),
+        request: Request::as_it_stands(Start::Now(Holder::Caller { run_id: None })),
+        run_url: None,
+        parent: None,
+        payload: None,
+        actor: ACTOR.into(),
+        again: false,
+    }
 }

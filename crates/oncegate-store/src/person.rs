@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use oncegate_core::claim::State;
 use oncegate_core::key::{ClaimRef, Workspace};
 use oncegate_core::person::Person;
 
 use crate::StoreError;
-use crate::api::{ClaimView, DeliveryRow, HistoryRow, Work};
+use crate::api::{ClaimView, DeliveryRow, HistoryRow, StepCall, Work};
 
 /// Everything that is kept of one thing.
 #[derive(Clone, Debug)]
@@ -29,6 +30,42 @@ pub struct ClaimDossier {
     pub history: Vec<HistoryRow>,
     /// Its deliveries with their bodies, oldest first.
     pub deliveries: Vec<DeliveryRow>,
+}
+
+impl ClaimDossier {
+    /// Whether anything in it names somebody.
+    pub(crate) fn names(&self, who: &Person) -> bool {
+        let Self { view, work, history, deliveries } = self;
+        let text = |text: Option<&str>| text.is_some_and(|text| who.is_named_in(text));
+        let note = match &view.claim.state {
+            State::Error { note, .. } => Some(note.as_str()),
+            State::None { .. } | State::Processing(_) | State::Done { .. } => None,
+        };
+        let answered = |call: &StepCall| {
+            call.answer.as_deref().is_some_and(|body| who.is_in_body(body))
+                || text(call.note.as_deref())
+                || text(Some(&call.target))
+        };
+        let payload = work.payload.as_ref();
+        text(Some(view.key.as_str()))
+            || text(view.claim.record.as_ref().map(|r| r.as_str()))
+            || text(view.run_url.as_deref())
+            || text(note)
+            || view.result.as_ref().is_some_and(|result| who.is_in_body(result.as_bytes()))
+            || payload.is_some_and(|p| who.is_in_body(p.json.as_bytes()) || who.is_in_body(&p.body))
+            || work.steps.iter().any(answered)
+            || history.iter().any(|h| text(h.note.as_deref()) || text(Some(&h.actor)))
+            || deliveries.iter().any(|row| row.names(who))
+    }
+}
+
+impl DeliveryRow {
+    /// Whether anything in it names somebody.
+    pub(crate) fn names(&self, who: &Person) -> bool {
+        self.body.as_deref().is_some_and(|body| who.is_in_body(body))
+            || self.headers.as_deref().is_some_and(|headers| who.is_named_in(headers))
+            || self.reason.as_deref().is_some_and(|reason| who.is_named_in(reason))
+    }
 }
 
 /// Where a reading of dossiers goes on: claims come first, then deliveries without one.

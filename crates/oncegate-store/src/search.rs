@@ -95,14 +95,17 @@ impl Age {
         }
     }
 
+    /// Where each but the first begins, in milliseconds.
+    pub(crate) const BEGIN_MS: [i64; 4] = [3_600_000, 86_400_000, 604_800_000, 2_592_000_000];
+
     /// Of a time in milliseconds; what lies in the future is new.
     pub const fn of_millis(ms: i64) -> Self {
-        const HOUR: i64 = 3_600_000;
+        let [day, week, month, older] = Self::BEGIN_MS;
         match ms {
-            ..HOUR => Self::Hour,
-            HOUR..86_400_000 => Self::Day,
-            86_400_000..604_800_000 => Self::Week,
-            604_800_000..2_592_000_000 => Self::Month,
+            ms if ms < day => Self::Hour,
+            ms if ms < week => Self::Day,
+            ms if ms < month => Self::Week,
+            ms if ms < older => Self::Month,
             _ => Self::Older,
         }
     }
@@ -139,4 +142,11 @@ pub struct Groups {
     pub total: u64,
     /// There are more claims than are counted at a time: those before this are not in it.
     pub counted_until: Option<Timestamp>,
+}
+
+/// The order in which groups are shown.
+pub(crate) fn sort(groups: &mut [Group]) {
+    groups.sort_by(|a, b| {
+        b.count.cmp(&a.count).then_with(|| a.automation.cmp(&b.automation)).then_with(|| b.age.cmp(&a.age))
+    });
 }

@@ -14,12 +14,12 @@ pub struct Vitals {
     pub due: u64,
     /// Since when the oldest of it has been.
     pub due_since: Option<Timestamp>,
-    /// Bytes of the database file.
+    /// Bytes of the database.
     pub database_bytes: u64,
-    /// Bytes of its write-ahead log.
-    pub wal_bytes: u64,
-    /// Bytes that this process may still write to the disk they are on.
-    pub free_bytes: u64,
+    /// Bytes of its write-ahead log; `None` where the store cannot know: a database server's.
+    pub wal_bytes: Option<u64>,
+    /// Bytes that this process may still write to the disk they are on; `None` where the store cannot know.
+    pub free_bytes: Option<u64>,
     /// The wall clock.
     pub now: Timestamp,
     /// The wall clock when the store last ticked.

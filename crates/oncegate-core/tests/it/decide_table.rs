@@ -132,7 +132,7 @@ fn known(c: &Cell) -> Result<RunReason, StopReason> {
         {
             Ok(RunReason::SameRun) // 3
         }
-        Row::Caller { held: Fresh, .. } | Row::Runner(Fresh) => Err(StopReason::InProgress), // 4
+        Row::Caller { held: Fresh, .. } | Row::Runner(Fresh | Elsewhere) => Err(StopReason::InProgress), // 4
         // "Waiting by itself": its runner goes on when it is due; for everybody else it is in progress.
         Row::Deferred { due: true, .. } if c.asks == Asks::Runner => Ok(RunReason::Resumed),
         Row::Deferred { .. } => Err(StopReason::InProgress), // 4
@@ -143,7 +143,7 @@ fn known(c: &Cell) -> Result<RunReason, StopReason> {
         Row::Failed { .. } => Ok(RunReason::Retry),
         // "No retry spent", but the third resume without a finished step is the last, however it was stopped.
         Row::HandedBack { .. } | Row::Runner(Orphan | OrphanPastTtl) => may_resume,
-        Row::Caller { .. } | Row::Runner(Stale | Taken) => {
+        Row::Caller { .. } | Row::Runner(Stale | Taken | ElsewherePastTtl) => {
             // "Callers that never call done": five of them end it for callers only.
             let streak = c.at_stale_streak && matches!(c.row, Row::Caller { .. });
             if c.hold_stale || stale_retries > 0 || streak {
@@ -180,7 +180,9 @@ fn expected(c: &Cell) -> Expected {
         (_, FlagSeen::BusyElsewhere, _) => StopReason::FlagBusy, // 9
         (_, FlagSeen::Unreadable, _) => StopReason::FlagUnreadable, // 9
         // 10. An orphan within its TTL is about to be resumed; past it nobody has to wait for it.
-        (.., Record::NewAndHeld | Record::HeldBy(Held::Fresh | Held::Orphan)) => StopReason::RecordBusy,
+        (.., Record::NewAndHeld | Record::HeldBy(Held::Fresh | Held::Orphan | Held::Elsewhere)) => {
+            StopReason::RecordBusy
+        }
         _ => return Expected::Run(reason), // 11
     };
     Expected::Stop(stop)
@@ -210,8 +212,8 @@ impl Fixture {
         facts.pruned_done_at = (c.row == Row::Pruned).then_some(NOW.wall);
         facts.record_holder = match c.record {
             Record::NewAndHeld => Some(held(caller(None), Held::Fresh)),
-            Record::HeldBy(h @ (Held::Orphan | Held::OrphanPastTtl)) => Some(runner(h)),
-            Record::HeldBy(h) => Some(held(caller(None), h)),
+            Record::HeldBy(h @ (Held::Fresh | Held::Stale | Held::Taken)) => Some(held(caller(None), h)),
+            Record::HeldBy(h) => Some(runner(h)),
             Record::None | Record::Free | Record::OfRow | Record::Changed => None,
         }
         .map(|lease| RecordHolder { id: OTHER, lease });
@@ -465,7 +467,8 @@ fn what_may_start_now() {
         Cell { correction: true, ..differs },
         Cell { correction: true, payload: Payload::None, ..PLAIN },
     ];
-    let held = [Held::Fresh, Held::Stale, Held::Orphan, Held::OrphanPastTtl].map(Record::HeldBy);
+    let held =
+        [Held::Fresh, Held::Stale, Held::Orphan, Held::OrphanPastTtl, Held::Elsewhere].map(Record::HeldBy);
     let others = [Record::None, Record::Free, Record::OfRow, Record::NewAndHeld, Record::Changed];
     let records = [&others[..], &held[..]].concat();
     let rows = rows();

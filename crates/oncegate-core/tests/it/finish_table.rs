@@ -4,7 +4,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use oncegate_core::claim::{AtClaim, Boot, Claim, ErrorCause, Holder, Lease, Liveness, Parked, State};
+use oncegate_core::claim::{
+    AtClaim, Boot, Claim, ErrorCause, Holder, Lease, Liveness, NodeNumber, Parked, State,
+};
 use oncegate_core::decide::{Decision, Facts, FlagSeen, Hold, Request, RunReason, Start, StopReason, decide};
 use oncegate_core::fingerprint::Fingerprint;
 use oncegate_core::finish::{Answer, Call, Failed, Finished, finish};
@@ -16,8 +18,9 @@ use oncegate_core::token::Fence;
 
 pub(crate) const NOW: Now =
     Now { wall: Timestamp::from_secs(1_767_607_200), lease: LeaseInstant(5_000_000_000) };
-pub(crate) const BOOT: Boot = Boot(5);
-const EARLIER_BOOT: Boot = Boot(4);
+pub(crate) const BOOT: Boot = Boot::alone(5);
+const EARLIER_BOOT: Boot = Boot::alone(4);
+const ELSEWHERE: Boot = Boot { node: NodeNumber(1), start: 1 };
 pub(crate) const ME: ClaimId = ClaimId([1; 16]);
 const MS: Duration = Duration::from_millis(1);
 const TTL: Duration = Duration::from_secs(15 * 60);
@@ -32,6 +35,9 @@ pub(crate) enum Held {
     /// Our runner's, from an earlier boot, within its TTL.
     Orphan,
     OrphanPastTtl,
+    /// Our runner's on another node, within its TTL: it may be alive, although it started less often than this one.
+    Elsewhere,
+    ElsewherePastTtl,
 }
 
 /// What is found under a key, in words.
@@ -79,7 +85,7 @@ pub(crate) fn rows() -> Vec<Row> {
     let mut rows = vec![Row::Absent, Row::Pruned, Row::New, Row::Queued, Row::ResetFlow];
     rows.extend([Parked::NeedsReplay, Parked::LoopSuspected, Parked::Incident].map(Row::Waiting));
     rows.extend([Row::Done, Row::DonePastRetention, Row::Final, Row::Dismissed]);
-    rows.extend([Fresh, Stale, Taken, Orphan, OrphanPastTtl].map(Row::Runner));
+    rows.extend([Fresh, Stale, Taken, Orphan, OrphanPastTtl, Elsewhere, ElsewherePastTtl].map(Row::Runner));
     for (run_1, same_runs, past_ttl) in
         [(true, 0, false), (true, 1, false), (true, 2, false), (true, 0, true)]
     {
@@ -125,14 +131,18 @@ pub(crate) fn lease(holder: Holder, started_at: Timestamp, renewed: LeaseInstant
 }
 
 pub(crate) fn held(holder: Holder, held: Held) -> Lease {
-    let past_ttl = matches!(held, Held::Stale | Held::Taken | Held::OrphanPastTtl);
+    let past_ttl = matches!(held, Held::Stale | Held::Taken | Held::OrphanPastTtl | Held::ElsewherePastTtl);
     let age = if past_ttl { TTL } else { TTL - MS };
     let renewed = LeaseInstant(NOW.lease.0 - i64::try_from(age.as_millis()).unwrap());
     Lease { holds_record: held != Held::Taken, ..lease(holder, NOW.wall.before(TTL), renewed) }
 }
 
 pub(crate) fn runner(h: Held) -> Lease {
-    let boot = if matches!(h, Held::Orphan | Held::OrphanPastTtl) { EARLIER_BOOT } else { BOOT };
+    let boot = match h {
+        Held::Orphan | Held::OrphanPastTtl => EARLIER_BOOT,
+        Held::Elsewhere | Held::ElsewherePastTtl => ELSEWHERE,
+        Held::Fresh | Held::Stale | Held::Taken => BOOT,
+    };
     held(Holder::Runner { boot }, h)
 }
 

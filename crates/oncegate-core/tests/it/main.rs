@@ -1,6 +1,7 @@
 //! The core from outside, on real samples: one binary, because linking is what tests cost most.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails; helpers are tests too")]
 
+mod boots;
 mod cells;
 mod decide_table;
 mod families;

@@ -56,7 +56,12 @@ impl Digits {
 /// Somebody is alive on it. A deferred attempt waits, but it is held; what an earlier boot left is "certainly
 /// dead" and needs no more confirmation than what went stale.
 fn is_live(row: Row) -> bool {
-    matches!(row, Row::Caller { held: Held::Fresh, .. } | Row::Runner(Held::Fresh) | Row::Deferred { .. })
+    matches!(
+        row,
+        Row::Caller { held: Held::Fresh, .. }
+            | Row::Runner(Held::Fresh | Held::Elsewhere)
+            | Row::Deferred { .. }
+    )
 }
 
 /// Whether an act is carried out. `marked`: another payload or a late call is waiting to be looked at.
@@ -335,7 +340,7 @@ impl World {
             Step::Runner => self.ask(Holder::Runner { boot: self.boot }),
             Step::Say(token, call) => self.say(*token, call),
             Step::Wait(d) => self.now = later(self.now, *d),
-            Step::Restart => self.boot = Boot(self.boot.0 + 1),
+            Step::Restart => self.boot.start += 1,
             Step::Reset { confirmed, verified } => self.reset(*confirmed, *verified),
         }
         let Some(claim) = &self.claim else { return };

@@ -29,7 +29,7 @@ CREATE TABLE nodes (
     -- It ended in good order: its next start need not wait for it to fall silent.
     ended_at bigint,
     version  text NOT NULL,
-    -- A JSON list of [workspace, automation] whose steps it can run.
+    -- A JSON list of [workspace, automation, 1 if it can run its steps]: what is declared there.
     runs     text NOT NULL DEFAULT '[]'
 );
 

@@ -1,7 +1,6 @@
 //! What people do to claims and automations, each with its audit row in the same transaction.
 
 use oncegate_core::key::{AutomationName, ClaimRef, Workspace};
-use oncegate_core::policy::Policy;
 use oncegate_core::reset::{self, Act, Refusal};
 
 use super::context::Context;
@@ -10,6 +9,7 @@ use super::row::Extra;
 use super::transition::gone;
 use crate::api::{ActCall, Acted, ClaimView, Renamed};
 use crate::observer;
+use crate::transition::bulk::lacks_payload;
 use crate::transition::{Line, Rules, act};
 
 impl Context<'_> {
@@ -123,10 +123,4 @@ impl Context<'_> {
         .await?;
         Ok(self.view(id).await?.ok_or_else(|| gone(id))?)
     }
-}
-
-/// A caller brings its payload again; our runner, and a tool that is called back, have none but the stored one.
-pub(super) fn lacks_payload(act: &Act, view: &ClaimView, policy: &Policy) -> bool {
-    let (Act::Reset { run_now, .. } | Act::FromStart { run_now, .. }) = act else { return false };
-    (view.claim.flow || (*run_now && policy.retrigger)) && view.payload_removed_at.is_some()
 }

@@ -1,1 +1,62 @@
 //! Many claims in one transaction, each with a savepoint of its own.
+
+use std::collections::HashSet;
+
+use oncegate_core::claim::Holder;
+use oncegate_core::decide::{Decision, Start};
+
+use super::context::Context;
+use super::error::Fault;
+use crate::StoreError;
+use crate::api::{ClaimCall, Claimed, Target};
+
+impl Context<'_> {
+    /// An item that loses against another node has the whole batch tried again: its lock is the transaction's, and the
+    /// items before it may be why the other one waits.
+    pub(super) async fn claim_batch(
+        &self,
+        calls: &[ClaimCall],
+    ) -> Result<Vec<Result<Option<Claimed>, StoreError>>, Fault> {
+        let mut running = HashSet::new();
+        let mut answers = Vec::with_capacity(calls.len());
+        for call in calls {
+            let mut call = call.clone();
+            // A second item of one batch is another effect under the same name, never the repeat of a lost answer.
+            let name = match &call.target {
+                Target::Key { workspace, automation, key } => {
+                    Some((*workspace, automation.clone(), key.clone()))
+                }
+                Target::Id(_) => None,
+            };
+            if name.as_ref().is_some_and(|name| running.contains(name))
+                && let Start::Now(Holder::Caller { run_id }) = &mut call.request.start
+            {
+                *run_id = None;
+            }
+            self.savepoint().await?;
+            let answer = self.alone(self.claim(&call).await).await?;
+            if let (Ok(Some(Claimed { decision: Decision::Run(_), .. })), Some(name)) = (&answer, name) {
+                running.insert(name);
+            }
+            answers.push(answer);
+        }
+        Ok(answers)
+    }
+
+    /// Undoes what was written since [`Context::savepoint`] if it failed, and nothing else. The outer error is one that
+    /// ends the transaction.
+    pub(super) async fn alone<T>(&self, done: Result<T, Fault>) -> Result<Result<T, StoreError>, Fault> {
+        match done {
+            Ok(done) => {
+                self.keep().await?;
+                Ok(Ok(done))
+            }
+            // A bad row is its own trouble; a full disk or a database that went away is everybody's.
+            Err(Fault::Failed(error @ StoreError::Inconsistent(_))) => {
+                self.undo().await?;
+                Ok(Err(error))
+            }
+            Err(fault) => Err(fault),
+        }
+    }
+}

@@ -103,9 +103,9 @@ impl<'a> Context<'a> {
         Ok(self.client()?.execute(&statement, params).await?)
     }
 
-    /// The same, prepared for this once: for statements whose text differs from call to call.
-    pub(super) async fn query_once(&self, sql: &str, params: &Params<'_>) -> Result<Vec<Row>, Fault> {
-        Ok(self.client()?.query(sql, params).await?)
+    /// How many rows it touched, prepared for this once: for statements whose text differs from call to call.
+    pub(super) async fn execute_once(&self, sql: &str, params: &Params<'_>) -> Result<u64, Fault> {
+        Ok(self.client()?.execute(sql, params).await?)
     }
 
     /// Begins what can be undone by itself.
@@ -200,3 +200,16 @@ macro_rules! transact {
     }};
 }
 pub(super) use transact;
+
+/// Reads: `$body` is an expression that uses `.await` on `$db` and evaluates to `Result<_, Fault>`.
+macro_rules! read {
+    ($self:expr, |$db:ident| $body:expr) => {{
+        let outcome: Result<_, $crate::postgres::error::Fault> = async {
+            let $db = $self.shared.reader().await?;
+            $body
+        }
+        .await;
+        outcome.map_err(|fault| $self.shared.failed(fault))
+    }};
+}
+pub(super) use read;

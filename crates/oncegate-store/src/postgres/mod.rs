@@ -10,6 +10,7 @@ mod audit;
 mod automations;
 mod batch;
 mod bulk;
+mod bulk_rows;
 mod clock;
 mod context;
 mod desk;
@@ -17,6 +18,7 @@ mod desk_sql;
 mod error;
 mod export;
 mod family;
+mod hello;
 mod intake;
 mod migrations;
 mod nodes;
@@ -28,6 +30,7 @@ mod people;
 mod person;
 mod pool;
 mod queries;
+mod recovery;
 mod requests;
 mod row;
 mod search;
@@ -39,6 +42,7 @@ mod vitals;
 mod workspaces;
 
 pub use options::{Limits, Options};
+pub use recovery::recover;
 pub use store::PgStore;
 
 /// What is being built.

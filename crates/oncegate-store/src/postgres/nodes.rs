@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use deadpool_postgres::Pool;
-use oncegate_core::claim::Boot;
+use oncegate_core::claim::{Boot, NodeNumber};
 use oncegate_core::recovery::Restores;
 
 use super::clock::{self, Anchor, WALL_SQL};
@@ -30,8 +30,9 @@ pub(super) struct Joined {
 impl Joined {
     /// This start of this node.
     pub(super) fn boot(&self) -> Boot {
-        let node = u64::from(self.number.unsigned_abs());
-        Boot((node << 32) | (self.start.unsigned_abs() & 0xffff_ffff))
+        // Neither comes near its end; one that did would have leases end by their TTL.
+        let start = u32::try_from(self.start).unwrap_or(u32::MAX);
+        Boot { node: NodeNumber(self.number.unsigned_abs()), start }
     }
 }
 
@@ -140,10 +141,7 @@ async fn try_join(pool: &Pool, options: &Options) -> Result<Result<Joined, i64>,
     let joined = Joined {
         number,
         start,
-        secret: data_encoding::HEXLOWER
-            .decode(secret.as_bytes())
-            .ok()
-            .and_then(|bytes| <[u8; 32]>::try_from(bytes).ok())
+        secret: self::secret(&secret)
             .ok_or_else(|| StoreError::Inconsistent("the store's secret is not 32 bytes long".into()))?,
         anchor: anchor(&ticked),
         wall,
@@ -155,6 +153,11 @@ async fn try_join(pool: &Pool, options: &Options) -> Result<Result<Joined, i64>,
     };
     tx.commit().await?;
     Ok(Ok(joined))
+}
+
+/// The store's secret, as it stands in `meta`.
+pub(super) fn secret(text: &str) -> Option<[u8; 32]> {
+    data_encoding::HEXLOWER.decode(text.as_bytes()).ok()?.try_into().ok()
 }
 
 /// Reads what a tick returns.

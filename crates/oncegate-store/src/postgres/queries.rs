@@ -93,23 +93,31 @@ pub(super) async fn work(db: &Connection, id: ClaimRef) -> Result<Option<Work>, 
 
 /// Due by its time, or `processing` under a runner that is gone or went stale: candidates, over all workspaces. Who
 /// takes one decides anew, in a transaction of its own workspace. `boot` is this node's: what its earlier starts left.
-pub(super) async fn due(db: &Connection, now: Now, boot: Boot, limit: u32) -> Result<Vec<Due>, Fault> {
-    let node = i64::try_from(boot.0 >> 32).unwrap_or(i64::MAX) << 32;
-    let boot = i64::try_from(boot.0).unwrap_or(i64::MAX);
+/// `runs` is a JSON list of workspaces and names: only of these.
+pub(super) async fn due(
+    db: &Connection,
+    now: Now,
+    boot: Boot,
+    runs: Option<&str>,
+    limit: u32,
+) -> Result<Vec<Due>, Fault> {
+    let over = boot.over();
     let found = rows(
         db,
         "SELECT workspace_id, claim_id, name FROM ( \
-           SELECT c.workspace_id, c.claim_id, a.name, c.due_at AS at FROM claims c \
+           SELECT c.workspace_id, c.claim_id, a.name, c.due_at AS at, c.position FROM claims c \
              JOIN automations a ON a.workspace_id = c.workspace_id AND a.id = c.automation_id \
              WHERE c.due_at <= $1 AND c.due_at IS NOT NULL AND c.flow AND a.paused_at IS NULL \
            UNION ALL \
-           SELECT c.workspace_id, c.claim_id, a.name, c.processing_started_at FROM claims c \
+           SELECT c.workspace_id, c.claim_id, a.name, c.processing_started_at, c.position FROM claims c \
              JOIN automations a ON a.workspace_id = c.workspace_id AND a.id = c.automation_id \
              WHERE c.processing_state = 'processing' AND c.flow AND c.due_at IS NULL \
              AND (c.lease_expires <= $2 OR (c.holder = 'runner' AND c.boot >= $3 AND c.boot < $4)) \
              AND a.paused_at IS NULL) due \
-         ORDER BY at LIMIT $5",
-        &[&now.wall.as_millis(), &now.lease.0, &node, &boot, &i64::from(limit)],
+         WHERE $6::text IS NULL OR (workspace_id, name) IN ( \
+           SELECT (j ->> 0)::bigint, j ->> 1 FROM jsonb_array_elements($6::text::jsonb) j) \
+         ORDER BY at, position LIMIT $5",
+        &[&now.wall.as_millis(), &now.lease.0, &over.start, &over.end, &i64::from(limit), &runs],
     )
     .await?;
     due_rows(&found)

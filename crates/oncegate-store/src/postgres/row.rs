@@ -171,7 +171,7 @@ pub(super) fn read(r: &Row) -> Result<Stored, Fault> {
 }
 
 fn boot(n: Option<i64>) -> Boot {
-    Boot(n.and_then(|n| u64::try_from(n).ok()).unwrap_or_default())
+    Boot::from_i64(n.unwrap_or_default())
 }
 
 fn ttl(ms: i64, id: ClaimId) -> Result<Ttl, Fault> {
@@ -280,7 +280,7 @@ impl Columns {
         let parent = lease.and_then(|l| l.parent.as_ref());
         let (holder, boot, run_id) = match lease.map(|l| &l.holder) {
             Some(Holder::Caller { run_id }) => (Some("caller"), None, run_id.as_ref()),
-            Some(Holder::Runner { boot }) => (Some("runner"), i64::try_from(boot.0).ok(), None),
+            Some(Holder::Runner { boot }) => (Some("runner"), Some(boot.to_i64()), None),
             None => (None, None, at_claim.map(|a| &a.run_id)),
         };
         let record_hash = match (&claim.record, lease) {

@@ -11,11 +11,14 @@ use oncegate_core::decide::{Decision, RunReason};
 use oncegate_core::finish::Answer;
 use oncegate_core::inbox::InboxList;
 use oncegate_core::key::{AutomationName, ClaimRef, IdempotencyKey, StoreSecret, Workspace};
+use oncegate_core::limits;
 use oncegate_core::notice::{self, NoticeKind};
 use oncegate_core::recovery::Restores;
 use oncegate_core::time::{Now, Timestamp};
+use tokio::sync::Semaphore;
 
 use super::clock::{self, ClusterClock, WALL_SQL};
+pub(super) use super::context::read;
 use super::context::transact;
 use super::desk::Desk;
 use super::error::Fault;
@@ -45,13 +48,15 @@ pub(super) struct Shared {
     pub(super) pool: Pool,
     pub(super) secret: StoreSecret,
     pub(super) boot: Boot,
-    node: (i32, i64),
+    pub(super) node: (i32, i64),
     name: String,
     pub(super) clock: Arc<dyn Clock>,
     simulated: bool,
     pub(super) cluster: ClusterClock,
     pub(super) policies: Arc<dyn PolicyBook>,
     pub(super) restores: Arc<Restores>,
+    /// What this node can run, once it has said so: a JSON list.
+    pub(super) runs: std::sync::RwLock<Option<Arc<str>>>,
     /// Until a person ends the recovery; as of the last tick.
     recovering: AtomicBool,
     /// Another process has started under this node's name: this one does nothing any more.
@@ -59,6 +64,8 @@ pub(super) struct Shared {
     pub(super) observer: Arc<dyn Observer>,
     /// How much the database's clock had been set back, in all, at the last tick.
     set_back: std::sync::atomic::AtomicI64,
+    /// Exports that may still begin.
+    pub(super) exports: Arc<Semaphore>,
 }
 
 impl Shared {
@@ -150,18 +157,6 @@ impl Shared {
     }
 }
 
-/// Reads: `$body` is an expression that uses `.await` on `$db` and evaluates to `Result<_, Fault>`.
-macro_rules! read {
-    ($self:expr, |$db:ident| $body:expr) => {{
-        let outcome: Result<_, $crate::postgres::error::Fault> = async {
-            let $db = $self.shared.reader().await?;
-            $body
-        }
-        .await;
-        outcome.map_err(|fault| $self.shared.failed(fault))
-    }};
-}
-
 impl PgStore {
     /// Opens, or makes, the store in a database, and joins its cluster under the node's name.
     ///
@@ -191,10 +186,12 @@ impl PgStore {
             cluster: ClusterClock::new(joined.anchor, joined.wall, reading.monotonic),
             policies: Arc::clone(&options.policies),
             restores: Arc::new(joined.restores),
+            runs: std::sync::RwLock::default(),
             recovering: AtomicBool::new(joined.recovering),
             superseded: AtomicBool::new(false),
             observer,
             set_back: std::sync::atomic::AtomicI64::new(0),
+            exports: Arc::new(Semaphore::new(limits::EXPORTS_AT_A_TIME_MAX)),
             pool,
         };
         let shared = Arc::new(shared);
@@ -203,7 +200,6 @@ impl PgStore {
         Ok(store)
     }
 
-    /// Reads on a connection of the pool; `$body` evaluates to `Result<_, Fault>`.
     async fn reader(&self) -> Result<Connection, StoreError> {
         self.shared.reader().await.map_err(|fault| self.shared.failed(fault))
     }
@@ -404,7 +400,7 @@ impl Store for PgStore {
     async fn list(&self, workspace: Workspace, filter: Filter) -> Result<Page<ClaimView>, StoreError> {
         read!(self, |db| {
             let now = self.shared.ask_time(&db).await?;
-            let found = super::search::search(&db, workspace, &filter, now, self.shared.boot).await?;
+            let found = super::search::search(db, workspace, &filter, now, self.shared.boot).await?;
             Ok(Page { rows: found.rows, next: found.next })
         })
     }
@@ -454,7 +450,7 @@ impl Store for PgStore {
         }
         read!(self, |db| {
             let now = self.shared.ask_time(&db).await?;
-            queries::due(&db, now, self.shared.boot, limit).await
+            queries::due(&db, now, self.shared.boot, self.shared.runs().as_deref(), limit).await
         })
     }
 
@@ -492,7 +488,7 @@ impl Store for PgStore {
     }
 
     async fn end_recovery(&self, reason: String, actor: String) -> Result<bool, StoreError> {
-        let ended = transact!(&self.shared, |cx| super::upkeep::end_recovery(&cx, &reason, &actor).await)?;
+        let ended = transact!(&self.shared, |cx| cx.end_recovery(&reason, &actor).await)?;
         self.shared.recovering.store(false, Ordering::Release);
         Ok(ended)
     }

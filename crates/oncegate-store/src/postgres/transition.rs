@@ -396,9 +396,12 @@ impl Context<'_> {
         if let Some(id) = self.known_automation(workspace, name).await? {
             return Ok(id);
         }
-        // A deleted workspace keeps its row.
+        // A deleted workspace keeps its row. Whoever deletes it at this moment waits, and then pauses this one too.
         let is_open = self
-            .query_opt("SELECT 1 FROM workspaces WHERE id = $1 AND deleted_at IS NULL", &[&workspace.0])
+            .query_opt(
+                "SELECT 1 FROM workspaces WHERE id = $1 AND deleted_at IS NULL FOR SHARE",
+                &[&workspace.0],
+            )
             .await?;
         if is_open.is_none() {
             return Err(unreadable(format!("there is no workspace {}", workspace.0)));

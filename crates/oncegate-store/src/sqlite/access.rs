@@ -14,7 +14,7 @@ use super::{audit, workspaces};
 use crate::StoreError;
 use crate::access::{
     Access, ApiToken, AuditFilter, Declared, Deed, DeleteWorkspace, Deleted, NewToken, Preset, Revoked,
-    WorkspaceRow,
+    WorkspaceRow, described,
 };
 use crate::api::{AuditRow, Page};
 
@@ -133,13 +133,8 @@ impl Context<'_> {
             return Ok(Revoked::Nothing);
         };
         // Others that end by themselves would leave nobody soon.
-        let lasting = |t: &&ApiToken| {
-            t.role == Role::Admin
-                && t.automations.is_none()
-                && t.revoked_at.is_none()
-                && t.expires_at.is_none()
-        };
-        let rules = token.role == Role::Admin && token.automations.is_none() && token.is_good(now);
+        let lasting = |t: &&ApiToken| t.rules() && t.revoked_at.is_none() && t.expires_at.is_none();
+        let rules = token.rules() && token.is_good(now);
         let others = all.iter().filter(lasting).any(|t| t.id != id);
         if workspace == Workspace::DEFAULT && rules && !others && !although_last {
             return Ok(Revoked::LastAdmin);
@@ -160,19 +155,6 @@ impl Context<'_> {
         }
         Ok(())
     }
-}
-
-/// What the audit says of a new token: whoever reads it later must see what was given away.
-fn described(token: &NewToken) -> String {
-    let bound = match &token.automations {
-        None => String::new(),
-        Some(names) => {
-            let names: Vec<&str> = names.iter().map(AutomationName::as_str).collect();
-            format!(", bound to {}", names.join(", "))
-        }
-    };
-    let ends = token.expires_at.map(|at| format!(", until {at}")).unwrap_or_default();
-    format!("{} ({}{bound}{ends})", token.name.as_str(), token.role.as_str())
 }
 
 #[async_trait]

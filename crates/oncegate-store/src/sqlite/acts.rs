@@ -1,7 +1,6 @@
 //! What people do to claims and automations, each with its audit row in the same transaction.
 
 use oncegate_core::key::{AutomationName, ClaimRef, Workspace};
-use oncegate_core::policy::Policy;
 use oncegate_core::reset::{self, Act, Refusal};
 use rusqlite::params;
 
@@ -10,6 +9,7 @@ use super::transition::{Context, gone};
 use crate::StoreError;
 use crate::api::{ActCall, Acted, ClaimView, Renamed};
 use crate::observer;
+use crate::transition::bulk::lacks_payload;
 use crate::transition::{Line, Rules, act};
 
 impl Context<'_> {
@@ -108,10 +108,4 @@ impl Context<'_> {
             .execute(params![&id.id.0[..], id.workspace.0, tag])?;
         self.view(id)?.ok_or_else(|| gone(id))
     }
-}
-
-/// A caller brings its payload again; our runner, and a tool that is called back, have none but the stored one.
-pub(super) fn lacks_payload(act: &Act, view: &ClaimView, policy: &Policy) -> bool {
-    let (Act::Reset { run_now, .. } | Act::FromStart { run_now, .. }) = act else { return false };
-    (view.claim.flow || (*run_now && policy.retrigger)) && view.payload_removed_at.is_some()
 }

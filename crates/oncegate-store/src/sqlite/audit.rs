@@ -9,7 +9,7 @@ use rusqlite::{Connection, OptionalExtension, params, params_from_iter};
 use super::row::ts;
 use super::transition::Context;
 use crate::StoreError;
-use crate::access::{AuditFilter, Declared};
+use crate::access::{AuditFilter, Declared, changes};
 use crate::api::{AuditRow, Page};
 
 pub(super) fn read(
@@ -89,16 +89,7 @@ impl Context<'_> {
             Some(Ok(before)) => before,
             Some(Err(e)) => return Err(StoreError::Inconsistent(format!("`{name}` cannot be read: {e}"))),
         };
-        let mut changes = vec![];
-        for (thing, mark) in declared {
-            match before.get(thing) {
-                None => changes.push(format!("added {thing}")),
-                Some(known) if known != mark => changes.push(format!("changed {thing}")),
-                Some(_) => {}
-            }
-        }
-        let gone = before.keys().filter(|thing| !declared.contains_key(*thing));
-        changes.extend(gone.map(|thing| format!("removed {thing}")));
+        let changes = changes(&before, declared);
         if changes.is_empty() {
             return Ok(changes);
         }

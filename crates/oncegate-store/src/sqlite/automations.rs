@@ -1,18 +1,108 @@
-//! Automations as people see them: since when, paused or not, and what needs them there.
+//! Automations: the number that a name has, and what people see of them: since when, paused or not, and what needs
+//! them there.
 
 use std::collections::HashMap;
 
 use oncegate_core::inbox::InboxList;
 use oncegate_core::key::{AutomationName, Workspace};
 use oncegate_core::limits;
+use oncegate_core::notice as core_notice;
 use oncegate_core::time::Now;
-use rusqlite::{Connection, params, params_from_iter};
+use rusqlite::{Connection, OptionalExtension, params, params_from_iter};
 
 use super::queries::{FAILED, LIST_OF, LIVE, MARKED, clock_params};
 use super::row::ts;
+use super::transition::Context;
 use crate::StoreError;
 use crate::api::Page;
 use crate::people::AutomationRow;
+use crate::transition::notice::Made;
+
+/// What an automation's row says about starting anything of it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Standing {
+    pub(super) paused: bool,
+    pub(super) stale_streak: u32,
+}
+
+impl Standing {
+    fn read(r: &rusqlite::Row<'_>) -> rusqlite::Result<Self> {
+        Ok(Self { paused: r.get(0)?, stale_streak: r.get(1)? })
+    }
+}
+
+impl Context<'_> {
+    /// The number of an automation; a new name makes a new one.
+    pub(super) fn automation(&self, workspace: Workspace, name: &AutomationName) -> Result<i64, StoreError> {
+        let known = super::queries::automation(self.db, workspace, name)?;
+        if let Some(id) = known {
+            return Ok(id);
+        }
+        // A deleted workspace keeps its row.
+        let is_open: bool = self.db.query_row(
+            "SELECT EXISTS (SELECT 1 FROM workspaces WHERE id = ?1 AND deleted_at IS NULL)",
+            [workspace.0],
+            |r| r.get(0),
+        )?;
+        if !is_open {
+            return Err(StoreError::Inconsistent(format!("there is no workspace {}", workspace.0)));
+        }
+        // One that was renamed still has the number of its old name; whoever takes that name is counted on.
+        self.db.execute(
+            "INSERT INTO automations (id, workspace_id, name, created_at) \
+             VALUES ((SELECT ?4 WHERE NOT EXISTS (SELECT 1 FROM automations WHERE id = ?4)), ?1, ?2, ?3)",
+            params![
+                workspace.0,
+                name.as_str(),
+                self.now.wall.as_millis(),
+                self.secret.automation_number(workspace, name)
+            ],
+        )?;
+        Ok(self.db.last_insert_rowid())
+    }
+
+    /// The number of a claim's automation. A name that is new and that nobody declared is told with the one that may
+    /// have been meant.
+    pub(super) fn automation_of_claim(
+        &self,
+        workspace: Workspace,
+        name: &AutomationName,
+        made: &mut Option<Made>,
+    ) -> Result<(i64, Standing), StoreError> {
+        if let Some(known) = self.known_automation(workspace, name)? {
+            return Ok(known);
+        }
+        let declared = self.policies.declared(workspace);
+        if !declared.contains(name) {
+            let mut known: Vec<String> = declared.iter().map(ToString::to_string).collect();
+            known.extend(super::queries::automation_names(self.db, workspace)?);
+            let nearest = core_notice::nearest(name.as_str(), known.iter().map(String::as_str));
+            *made = Some(Made { nearest: nearest.map(str::to_owned) });
+        }
+        Ok((self.automation(workspace, name)?, Standing::default()))
+    }
+
+    pub(super) fn known_automation(
+        &self,
+        workspace: Workspace,
+        name: &AutomationName,
+    ) -> Result<Option<(i64, Standing)>, StoreError> {
+        Ok(self
+            .db
+            .prepare_cached(
+                "SELECT paused_at IS NOT NULL, stale_streak, id FROM automations WHERE workspace_id = ?1 AND name = ?2",
+            )?
+            .query_row(params![workspace.0, name.as_str()], |r| Ok((r.get(2)?, Standing::read(r)?)))
+            .optional()?)
+    }
+
+    pub(super) fn standing(&self, automation: i64) -> Result<Standing, StoreError> {
+        Ok(self
+            .db
+            .prepare_cached("SELECT paused_at IS NOT NULL, stale_streak FROM automations WHERE id = ?1")?
+            .query_row([automation], Standing::read)?)
+    }
+}
 
 pub(super) fn list(
     db: &Connection,

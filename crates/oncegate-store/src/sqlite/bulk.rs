@@ -3,16 +3,12 @@
 
 use std::collections::BTreeMap;
 
-use oncegate_core::claim::Claim;
 use oncegate_core::key::{ClaimId, ClaimRef, Workspace};
 use oncegate_core::limits;
-use oncegate_core::policy::Policy;
-use oncegate_core::reset::{Act, Refusal};
-use oncegate_core::undo::{Before, undo};
+use oncegate_core::reset::Refusal;
+use oncegate_core::undo::undo;
 use rusqlite::params;
-use serde::{Deserialize, Serialize};
 
-use super::acts::lacks_payload;
 use super::bulk_rows;
 use super::row::{self, Extra, Stored};
 use super::search;
@@ -22,51 +18,10 @@ use crate::api::{ActCall, ClaimView};
 use crate::bulk::{BulkAct, BulkCall, BulkCount, BulkRow, BulkStep, Bulked, Undone};
 use crate::observer;
 use crate::search::Filter;
+use crate::transition::bulk::{
+    Fate, Kept, has_no_runner, lacks_payload, single, why, without_values, would_refuse,
+};
 use crate::transition::{Line, Rules, act};
-
-/// What is kept of a claim for the undo.
-#[derive(Serialize, Deserialize)]
-struct Kept {
-    claim: Before,
-    tag: Option<String>,
-    result: Option<String>,
-}
-
-/// What becomes of one claim.
-enum Fate {
-    Acted(Box<ClaimView>),
-    Refused(&'static str),
-    Changed,
-}
-
-fn why(refusal: &Refusal) -> &'static str {
-    match refusal {
-        Refusal::LiveHolder { .. } | Refusal::Busy(_) => "live_holder",
-        Refusal::Done => "needs_verified",
-        Refusal::Nothing(_) | Refusal::NotAnError(_) => "nothing_to_do",
-        Refusal::Sent(_) => "needs_confirm_sent",
-        Refusal::PayloadRemoved => "payload_removed",
-    }
-}
-
-/// The act on a single claim that it is the same as.
-fn single(bulk: &BulkAct, reason: &str) -> Option<Act> {
-    Some(match bulk {
-        BulkAct::Reset { verified } => {
-            Act::Reset { run_now: false, confirm_holder: None, verified: *verified }
-        }
-        BulkAct::RunNow => Act::Reset { run_now: true, confirm_holder: None, verified: false },
-        BulkAct::MarkError { tag } => Act::MarkError { note: format!("{tag}: {reason}") },
-        BulkAct::MarkDone => Act::MarkDone,
-        BulkAct::Dismiss => Act::Dismiss,
-        BulkAct::Tag { .. } | BulkAct::Undo => return None,
-    })
-}
-
-/// A claim whose steps its caller does can be run from here only by calling its hook.
-fn has_no_runner(bulk: &BulkAct, claim: &Claim, policy: &Policy) -> bool {
-    *bulk == BulkAct::RunNow && !claim.flow && !policy.retrigger
-}
 
 impl Context<'_> {
     /// What an act would do if it began now; nothing is written.
@@ -77,7 +32,6 @@ impl Context<'_> {
         filter: &Filter,
     ) -> Result<BulkCount, StoreError> {
         let mut count = BulkCount::default();
-        let single = single(bulk, "");
         let max = u64::from(limits::BULK_ROWS_MAX);
         search::walk(self.db, workspace, filter, self.now, (row::COLUMNS, u32::MAX), |r| {
             if count.matched == max {
@@ -89,19 +43,7 @@ impl Context<'_> {
                 Err(_) => Some("unreadable"),
                 Ok(stored) => {
                     let policy = self.policies.policy(workspace, &stored.view.automation);
-                    let claim = &stored.view.claim;
-                    let judge = |act| (Rules::CORE.act)(claim, act, &policy, self.now, self.boot).err();
-                    match (&single, bulk) {
-                        _ if has_no_runner(bulk, claim, &policy) => Some("no_runner"),
-                        (Some(act), _) => match judge(act) {
-                            None if lacks_payload(act, &stored.view, &policy) => {
-                                Some(why(&Refusal::PayloadRemoved))
-                            }
-                            refusal => refusal.as_ref().map(why),
-                        },
-                        (None, BulkAct::Tag { tag }) if stored.view.tag == *tag => Some("nothing_to_do"),
-                        (None, _) => None,
-                    }
+                    would_refuse(bulk, &stored.view, &policy, self.now, self.boot)
                 }
             };
             match refused {
@@ -278,9 +220,7 @@ impl Context<'_> {
             return Ok((Fate::Changed, None));
         }
         let view = &stored.view;
-        let kept =
-            Kept { claim: Before::of(&view.claim), tag: view.tag.clone(), result: view.result.clone() };
-        let kept = Some(serde_json::json!(kept).to_string());
+        let kept = Some(Kept::of(view));
         let policy = self.policies.policy(id.workspace, &view.automation);
         if has_no_runner(&bulk.act, &view.claim, &policy) {
             return Ok((Fate::Refused("no_runner"), None));
@@ -329,9 +269,7 @@ impl Context<'_> {
 
     /// `false`: it would be started again, and there is nothing left to start it with.
     fn give_back(&self, stored: &Stored, before: Option<&str>, actor: &str) -> Result<bool, StoreError> {
-        let kept: Kept = before.and_then(|json| serde_json::from_str(json).ok()).ok_or_else(|| {
-            StoreError::Inconsistent("what a claim was before a bulk act does not read".into())
-        })?;
+        let kept = Kept::read(before)?;
         if let Some(claim) = undo(&stored.view.claim, &kept.claim, self.now) {
             if kept.claim.comes_due() && stored.view.payload_removed_at.is_some() {
                 return Ok(false);
@@ -358,14 +296,3 @@ impl Context<'_> {
 
 /// Fates and reasons, counted.
 pub(super) type Fates = BTreeMap<(String, String), u64>;
-
-/// The audit is for ever: it says that somebody filtered by a text, a record or a run, not by which.
-fn without_values(told: &str) -> String {
-    let mut told: serde_json::Map<String, serde_json::Value> = serde_json::from_str(told).unwrap_or_default();
-    for name in ["q", "record", "run_id"] {
-        if let Some(value) = told.get_mut(name) {
-            *value = "(not kept here)".into();
-        }
-    }
-    serde_json::Value::from(told).to_string()
-}

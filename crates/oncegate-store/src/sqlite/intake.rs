@@ -7,7 +7,6 @@ use oncegate_core::finish;
 use oncegate_core::key::{self, AutomationName, ClaimRef, Workspace};
 use oncegate_core::limits;
 use rusqlite::{Connection, OptionalExtension, Row, params};
-use serde_json::Value;
 
 use super::row::ts;
 use super::transition::Context;
@@ -15,7 +14,18 @@ use crate::StoreError;
 use crate::api::{
     AdmitCall, AdmitEvent, Admitted, ClaimCall, DeliveryRow, Page, Payload, Target, UnverifiedCall,
 };
+use crate::intake::{Room, fitting};
 use crate::observer::Happened;
+
+/// The columns of a delivery's row, of all deliveries.
+const SELECT: &str = "SELECT id, source, automation, received_at, repeats, coalesce(last_at, received_at) AS last_at, \
+    CASE WHEN verdict = 'rejected' AND parked IS NOT NULL THEN parked ELSE verdict END AS verdict, \
+    reason, headers, body, settled_at FROM deliveries";
+
+/// The same without the two columns that are large.
+fn select_without_bodies() -> String {
+    SELECT.replace("headers, body", "NULL AS headers, NULL AS body")
+}
 
 /// A request on its way in.
 struct Arrival<'a> {
@@ -288,12 +298,9 @@ impl Context<'_> {
              ORDER BY id DESC",
         )?;
         let mut rows = newest_first.query(params![call.workspace.0, call.source])?;
-        let (mut number, mut bytes, mut first_out) = (0, 0, None);
+        let (mut room, mut first_out) = (Room::default(), None);
         while let Some(r) = rows.next()? {
-            number += 1;
-            bytes += r.get::<_, i64>("bytes")?.unsigned_abs();
-            let fits = number <= limits::UNVERIFIED_KEPT_MAX && bytes <= limits::UNVERIFIED_KEPT_BYTES_MAX;
-            if number > 1 && !fits {
+            if !room.fits(r.get("bytes")?) {
                 first_out = Some(r.get::<_, i64>("id")?);
                 break;
             }
@@ -310,45 +317,6 @@ impl Context<'_> {
         Ok(())
     }
 }
-
-/// Headers as JSON, the whole ones in their order that fit, and in words what did not; `None` if all fit.
-fn fitting(headers: &str) -> Option<(String, String)> {
-    let max = limits::UNVERIFIED_HEADERS_BYTES_MAX;
-    if headers.len() <= max {
-        return None;
-    }
-    let mut room = max - "[]".len();
-    // What is too large makes room for what comes after it: often the signature.
-    let mut fits = |bytes: usize| match room.checked_sub(bytes + ",".len()) {
-        Some(left) => {
-            room = left;
-            true
-        }
-        None => false,
-    };
-    let (kept, left_out) = match serde_json::from_str(headers) {
-        Ok(Value::Array(mut pairs)) => {
-            let all = pairs.len();
-            pairs.retain(|pair| fits(pair.to_string().len()));
-            let left_out = all - pairs.len();
-            (Value::from(pairs), left_out.to_string())
-        }
-        Ok(Value::Object(mut by_name)) => {
-            let all = by_name.len();
-            by_name.retain(|name, value| {
-                fits(Value::from(name.as_str()).to_string().len() + ":".len() + value.to_string().len())
-            });
-            let left_out = all - by_name.len();
-            (Value::from(by_name), left_out.to_string())
-        }
-        _ => (Value::Array(vec![]), "all".to_owned()),
-    };
-    Some((kept.to_string(), format!("headers beyond {} KiB were not kept: {left_out}", max / 1024)))
-}
-
-const SELECT: &str = "SELECT id, source, automation, received_at, repeats, coalesce(last_at, received_at) AS last_at, \
-    CASE WHEN verdict = 'rejected' AND parked IS NOT NULL THEN parked ELSE verdict END AS verdict, \
-    reason, headers, body, settled_at FROM deliveries";
 
 fn read(r: &Row<'_>) -> Result<DeliveryRow, StoreError> {
     let automation: String = r.get("automation")?;
@@ -404,7 +372,7 @@ fn waiting(
     let sql = format!(
         "{} WHERE {which} AND workspace_id = ?1 AND id < ?2 \
          AND (?4 IS NULL OR automation IN (SELECT value FROM json_each(?4))) ORDER BY id DESC LIMIT ?3",
-        SELECT.replace("headers, body", "NULL AS headers, NULL AS body")
+        select_without_bodies()
     );
     let mut statement = db.prepare_cached(&sql)?;
     let rows = statement
@@ -419,7 +387,7 @@ fn waiting(
 pub(super) fn deliveries(db: &Connection, id: ClaimRef, limit: u32) -> Result<Vec<DeliveryRow>, StoreError> {
     let sql = format!(
         "{} WHERE claim_id = ?1 AND workspace_id = ?2 ORDER BY id DESC LIMIT ?3",
-        SELECT.replace("headers, body", "NULL AS headers, NULL AS body")
+        select_without_bodies()
     );
     let mut statement = db.prepare_cached(&sql)?;
     statement

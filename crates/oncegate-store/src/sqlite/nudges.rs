@@ -1,8 +1,8 @@
 //! Tools that are called back: whose turn it is, decided by the core, written before the hook is called.
 
 use async_trait::async_trait;
-use oncegate_core::claim::{Claim, Holder};
-use oncegate_core::decide::{Request, RunReason, Start};
+use oncegate_core::claim::Claim;
+use oncegate_core::decide::RunReason;
 use oncegate_core::key::ClaimRef;
 use oncegate_core::nudge::{self, Verdict};
 use oncegate_core::time::Now;
@@ -13,13 +13,10 @@ use super::row::{self, Extra};
 use super::store::SqliteStore;
 use super::transition::{Context, Place};
 use super::writer::Manner;
-use crate::api::{ClaimCall, Due, Target};
-use crate::nudges::{Nudge, Nudged, Nudges};
+use crate::api::Due;
+use crate::nudges::{ACTOR, Nudge, Nudged, Nudges, as_its_caller};
 use crate::transition::Line;
 use crate::{Store, StoreError};
-
-/// The history's name for who calls hooks.
-const ACTOR: &str = "retrigger";
 
 #[async_trait]
 impl Nudges for SqliteStore {
@@ -44,6 +41,7 @@ impl Context<'_> {
         let place = Place {
             workspace: id.workspace,
             automation_id: stored.automation_id,
+            standing: self.standing(stored.automation_id)?,
             automation: stored.view.automation.clone(),
             key: stored.view.key.clone(),
         };
@@ -116,19 +114,6 @@ impl Context<'_> {
         let note = Some(note.into());
         let line = Line { kind: "retrigger_failed", reason: None, attempt: stored.view.claim.attempt, note };
         self.history(stored.row, &line, ACTOR)
-    }
-}
-
-/// What is looked up for the claim that the tool would make.
-fn as_its_caller(id: ClaimRef) -> ClaimCall {
-    ClaimCall {
-        target: Target::Id(id),
-        request: Request::as_it_stands(Start::Now(Holder::Caller { run_id: None })),
-        run_url: None,
-        parent: None,
-        payload: None,
-        actor: ACTOR.into(),
-        again: false,
     }
 }
 

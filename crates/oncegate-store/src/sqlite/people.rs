@@ -39,6 +39,8 @@ impl People for SqliteStore {
     }
 
     async fn export(&self, workspace: Workspace, filter: Filter) -> Result<Export, StoreError> {
+        // What it shows is complete up to now.
+        let _ = self.stops.count().await;
         self.exports.start(workspace, filter, Arc::clone(&self.shared))
     }
 

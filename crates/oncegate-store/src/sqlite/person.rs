@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use oncegate_core::claim::{Claim, State};
-use oncegate_core::key::{ClaimRef, IdempotencyKey, Workspace};
+use oncegate_core::key::{ClaimRef, Workspace};
 use oncegate_core::limits;
 use oncegate_core::person::Person;
 use rusqlite::{Connection, params};
@@ -15,8 +14,8 @@ use super::transition::{Context, judged};
 use super::writer::Manner;
 use super::{audit, intake, queries};
 use crate::StoreError;
-use crate::api::{DeliveryRow, StepCall};
 use crate::person::{ClaimDossier, Dossier, Forget, Forgotten, Place, Privacy};
+use crate::transition::forget;
 
 fn page(
     db: &Connection,
@@ -33,7 +32,7 @@ fn page(
             for id in claims {
                 // One bad row never stops an export; the log names it.
                 match claim(db, shared, id) {
-                    Ok(Some(dossier)) if who.is_none_or(|who| names_claim(who, &dossier)) => {
+                    Ok(Some(dossier)) if who.is_none_or(|who| dossier.names(who)) => {
                         found.push(Dossier::Claim(Box::new(dossier)));
                     }
                     Ok(_) => {}
@@ -44,7 +43,7 @@ fn page(
         }
         Place::Deliveries(after) => {
             let (mut found, next) = intake::loose_deliveries(db, workspace, after, rows)?;
-            found.retain(|row| who.is_none_or(|who| names_delivery(who, row)));
+            found.retain(|row| who.is_none_or(|who| row.names(who)));
             let found = found.into_iter().map(|row| Dossier::Delivery(Box::new(row))).collect();
             Ok((found, next.map(Place::Deliveries)))
         }
@@ -81,36 +80,6 @@ fn claim(db: &Connection, shared: &Shared, id: ClaimRef) -> Result<Option<ClaimD
     }))
 }
 
-fn names_claim(who: &Person, dossier: &ClaimDossier) -> bool {
-    let ClaimDossier { view, work, history, deliveries } = dossier;
-    let text = |text: Option<&str>| text.is_some_and(|text| who.is_named_in(text));
-    let note = match &view.claim.state {
-        State::Error { note, .. } => Some(note.as_str()),
-        State::None { .. } | State::Processing(_) | State::Done { .. } => None,
-    };
-    let answered = |call: &StepCall| {
-        call.answer.as_deref().is_some_and(|body| who.is_in_body(body))
-            || text(call.note.as_deref())
-            || text(Some(&call.target))
-    };
-    let payload = work.payload.as_ref();
-    text(Some(view.key.as_str()))
-        || text(view.claim.record.as_ref().map(|r| r.as_str()))
-        || text(view.run_url.as_deref())
-        || text(note)
-        || view.result.as_ref().is_some_and(|result| who.is_in_body(result.as_bytes()))
-        || payload.is_some_and(|p| who.is_in_body(p.json.as_bytes()) || who.is_in_body(&p.body))
-        || work.steps.iter().any(answered)
-        || history.iter().any(|h| text(h.note.as_deref()) || text(Some(&h.actor)))
-        || deliveries.iter().any(|row| names_delivery(who, row))
-}
-
-fn names_delivery(who: &Person, row: &DeliveryRow) -> bool {
-    row.body.as_deref().is_some_and(|body| who.is_in_body(body))
-        || row.headers.as_deref().is_some_and(|headers| who.is_named_in(headers))
-        || row.reason.as_deref().is_some_and(|reason| who.is_named_in(reason))
-}
-
 impl Context<'_> {
     fn forget(&self, workspace: Workspace, items: &[Forget]) -> Result<Vec<Forgotten>, StoreError> {
         // What goes is overwritten in the file, not only unlinked. Only here: it costs a write per page.
@@ -130,30 +99,8 @@ impl Context<'_> {
     /// cannot be rewritten, only go with its claim.
     fn forget_claim(&self, id: ClaimRef) -> Result<Forgotten, StoreError> {
         let Some(stored) = row::load(self.db, id)? else { return Ok(Forgotten::Nothing) };
-        let claim = stored.view.claim;
-        let state = match claim.state {
-            State::Done { .. } => claim.state,
-            // Nobody shall look at it any more: there is nothing left to look at.
-            State::Error { due: None, .. } if claim.nudge.is_none() => State::None { due: None },
-            State::None { .. } if claim.dismissed => State::None { due: None },
-            State::None { .. } | State::Error { .. } | State::Processing(_) => return Ok(Forgotten::Live),
-        };
-        let dismissed = !matches!(state, State::Done { .. });
-        let left = Claim {
-            state,
-            dismissed,
-            // Tokens of before open nothing.
-            generation: claim.generation.saturating_add(1),
-            fingerprint: None,
-            record: None,
-            flow: false,
-            parked: None,
-            mismatch_at: None,
-            late_at: None,
-            ..claim
-        };
-        let key = IdempotencyKey::try_from(format!("forgotten {}", id.id).as_str())
-            .map_err(|e| StoreError::Inconsistent(e.to_string()))?;
+        let Some(left) = forget::left_of(stored.view.claim) else { return Ok(Forgotten::Live) };
+        let key = forget::key(id.id)?;
         self.db.execute("DELETE FROM deliveries WHERE claim_id = ?1", [&id.id.0[..]])?;
         self.db.execute("DELETE FROM claims WHERE id = ?1", [stored.row])?;
         let place = (id.workspace, stored.automation_id, &key);

@@ -34,7 +34,7 @@ use crate::people::{self, Kept, Once, Write, Written, Wrote};
 use crate::search::By;
 
 const NOW: Now = Now { wall: Timestamp::from_secs(1_767_607_200), lease: LeaseInstant(0) };
-const BOOT: Boot = Boot(1);
+const BOOT: Boot = Boot::alone(1);
 const WS: Workspace = Workspace::DEFAULT;
 
 /// Tables that grow with every event; the others have a handful of rows.
@@ -315,7 +315,10 @@ fn read_all(db: &Connection) {
     let bound = [AutomationName::try_from("welcome").unwrap()];
     queries::counts(db, WS, Some(&bound), NOW).unwrap();
     audit::read(db, WS, &AuditFilter { limit: 10, ..AuditFilter::default() }).unwrap();
-    queries::due(db, NOW, BOOT, 10).unwrap();
+    queries::due(db, NOW, BOOT, None, 10).unwrap();
+    let names = [(Workspace::DEFAULT, AutomationName::try_from("welcome").unwrap())];
+    queries::due(db, NOW, BOOT, Some(&names.clone().into()), 10).unwrap();
+    queries::stranded(db, NOW, BOOT, &names.into()).unwrap();
     upkeep::next_due(db).unwrap();
     vitals::read(db, Path::new("."), NOW, BOOT).unwrap();
     intake::rejected(db, WS, None, None, 10).unwrap();

@@ -12,6 +12,7 @@ use super::row::{self, ts};
 
 use crate::StoreError;
 use crate::api::{Due, HistoryRow, Page, Payload, Work};
+use crate::nodes::{Names, STRANDED_MAX};
 
 /// The list a row stands in, in SQL: the same answer as [`oncegate_core::inbox::list_of`], which the conformance
 /// suite compares on random rows. `?2` is the lease clock, `?3` the wall clock past which a start is a clock problem.
@@ -176,21 +177,87 @@ pub(super) fn work(db: &Connection, id: ClaimRef) -> Result<Option<Work>, StoreE
     Ok(Some(Work { automation: stored.view.automation, key: stored.view.key, payload, steps }))
 }
 
-/// Due by its time, or `processing` under a runner that is gone or went stale.
-pub(super) fn due(db: &Connection, now: Now, boot: Boot, limit: u32) -> Result<Vec<Due>, StoreError> {
-    let mut statement = db.prepare_cached(
+/// The automations of a JSON list of workspaces and names, looked up once for a whole statement.
+macro_rules! named {
+    ($list:literal) => {
+        concat!(
+            "SELECT n.id FROM json_each(",
+            $list,
+            ") j JOIN automations n ON n.workspace_id = j.value ->> 0 AND n.name = j.value ->> 1"
+        )
+    };
+}
+
+/// Such a list.
+fn listed(names: &Names) -> String {
+    let names: Vec<(i64, &str)> = names.iter().map(|(of, name)| (of.0, name.as_str())).collect();
+    serde_json::json!(names).to_string()
+}
+
+/// Due by its time, or `processing` under a runner that is gone or went stale; of `runs`, if given.
+pub(super) fn due(
+    db: &Connection,
+    now: Now,
+    boot: Boot,
+    runs: Option<&Names>,
+    limit: u32,
+) -> Result<Vec<Due>, StoreError> {
+    let mut statement = db.prepare_cached(concat!(
         "SELECT workspace_id, claim_id, name FROM ( \
-           SELECT c.workspace_id, c.claim_id, a.name, c.due_at AS at FROM claims c JOIN automations a ON a.id = c.automation_id \
+           SELECT c.workspace_id, c.claim_id, a.name, c.due_at AS at, c.automation_id FROM claims c \
+             JOIN automations a ON a.id = c.automation_id \
              WHERE c.due_at <= ?1 AND c.flow = 1 AND a.paused_at IS NULL \
            UNION ALL \
-           SELECT c.workspace_id, c.claim_id, a.name, c.processing_started_at FROM claims c \
+           SELECT c.workspace_id, c.claim_id, a.name, c.processing_started_at, c.automation_id FROM claims c \
              JOIN automations a ON a.id = c.automation_id \
              WHERE c.processing_state = 'processing' AND c.flow = 1 AND c.due_at IS NULL \
-             AND (c.lease_expires <= ?2 OR (c.holder = 'runner' AND c.boot < ?3)) AND a.paused_at IS NULL) \
-         ORDER BY at LIMIT ?4",
-    )?;
-    let boot = i64::try_from(boot.0).unwrap_or(i64::MAX);
-    due_rows(statement.query(params![now.wall.as_millis(), now.lease.0, boot, limit])?)
+             AND (c.lease_expires <= ?2 OR (c.holder = 'runner' AND c.boot >= ?3 AND c.boot < ?4)) \
+             AND a.paused_at IS NULL) \
+         WHERE ?6 IS NULL OR automation_id IN (",
+        named!("?6"),
+        ") ORDER BY at LIMIT ?5",
+    ))?;
+    let over = boot.over();
+    let runs = runs.map(listed);
+    due_rows(statement.query(params![
+        now.wall.as_millis(),
+        now.lease.0,
+        over.start,
+        over.end,
+        limit,
+        runs
+    ])?)
+}
+
+/// The automations that have work that is due, and are not `runnable`.
+pub(super) fn stranded(
+    db: &Connection,
+    now: Now,
+    boot: Boot,
+    runnable: &Names,
+) -> Result<Vec<(Workspace, AutomationName)>, StoreError> {
+    let mut statement = db.prepare_cached(concat!(
+        "SELECT workspace_id, name FROM automations WHERE paused_at IS NULL AND id IN ( \
+           SELECT automation_id FROM claims WHERE due_at <= ?1 AND flow = 1 \
+           UNION \
+           SELECT automation_id FROM claims \
+             WHERE processing_state = 'processing' AND flow = 1 AND due_at IS NULL \
+             AND (lease_expires <= ?2 OR (holder = 'runner' AND boot >= ?3 AND boot < ?4))) \
+         AND id NOT IN (",
+        named!("?5"),
+        ") ORDER BY id LIMIT ?6",
+    ))?;
+    let over = boot.over();
+    let (now, runnable) = ((now.wall.as_millis(), now.lease.0), listed(runnable));
+    let mut rows = statement.query(params![now.0, now.1, over.start, over.end, runnable, STRANDED_MAX])?;
+    let mut found = Vec::new();
+    while let Some(r) = rows.next()? {
+        // One whose name is unreadable is told where its work is looked for.
+        if let Ok(name) = AutomationName::try_from(r.get::<_, String>(1)?.as_str()) {
+            found.push((Workspace(r.get(0)?), name));
+        }
+    }
+    Ok(found)
 }
 
 /// Whose turn it is, of rows of workspace, id and automation. One bad row never stops a sweep: it is left out, and

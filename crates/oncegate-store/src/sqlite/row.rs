@@ -9,10 +9,12 @@ use oncegate_core::key::{
 };
 use oncegate_core::policy::Ttl;
 use oncegate_core::time::{LeaseInstant, Now, Timestamp, millis};
-use rusqlite::{CachedStatement, Connection, OptionalExtension, Row, named_params, params};
+use rusqlite::types::ValueRef;
+use rusqlite::{CachedStatement, Connection, OptionalExtension, Row, params};
 use std::sync::LazyLock;
 use std::time::Duration;
 
+use super::numbers::{Column, number, numbered};
 use crate::StoreError;
 use crate::api::ClaimView;
 
@@ -35,6 +37,18 @@ pub(super) const COLUMNS: &str = "c.id, c.claim_id, c.workspace_id, c.automation
     c.note, c.parked, c.mismatch_at, c.late_at, c.stops, c.first_stop_at, c.last_stop_at, c.created_at, \
     c.tag, c.updated_at, c.payload_removed_at, a.name";
 
+macro_rules! column {
+    ($name:literal) => {
+        const { Column::named(COLUMNS, $name) }
+    };
+}
+
+macro_rules! at {
+    ($name:literal) => {
+        column!($name).at
+    };
+}
+
 /// Rows that [`read`] reads, from where they are.
 pub(super) static SELECT: LazyLock<String> =
     LazyLock::new(|| format!("SELECT {COLUMNS} FROM claims c JOIN automations a ON a.id = c.automation_id"));
@@ -43,143 +57,155 @@ pub(super) fn ts(ms: i64) -> Timestamp {
     Timestamp::from_millis(ms)
 }
 
-fn bad(what: &str, id: &str) -> StoreError {
+fn bad(what: &str, id: &ClaimId) -> StoreError {
     StoreError::Inconsistent(format!("claim {id} has an unreadable {what}"))
 }
 
 /// Reads a row made by [`SELECT`]; `inbox` is judged by the caller, who knows the time.
 pub(super) fn read(r: &Row<'_>) -> Result<Stored, StoreError> {
-    let id: [u8; 16] = r.get("claim_id")?;
+    let id: [u8; 16] = r.get(at!("claim_id"))?;
     let id = ClaimId(id);
-    let label = id.to_string();
-    let opt_ts =
-        |name: &str| -> Result<Option<Timestamp>, StoreError> { Ok(r.get::<_, Option<i64>>(name)?.map(ts)) };
-    let need =
-        |name: &str| -> Result<Timestamp, StoreError> { opt_ts(name)?.ok_or_else(|| bad(name, &label)) };
-    let word: String = r.get("processing_state")?;
-    let due = opt_ts("due_at")?;
-    let record_hash: Option<Vec<u8>> = r.get("record_hash")?;
-    let record = text(r, "record", |t| RecordName::try_from(t).ok(), &label)?;
-    let state = match word.as_str() {
+    let label = &id;
+    let opt_ts = |column: Column| -> Result<Option<Timestamp>, StoreError> {
+        Ok(r.get::<_, Option<i64>>(column.at)?.map(ts))
+    };
+    let need = |column: Column| -> Result<Timestamp, StoreError> {
+        opt_ts(column)?.ok_or_else(|| bad(column.name, label))
+    };
+    let due = opt_ts(column!("due_at"))?;
+    let keeps_record = !matches!(r.get_ref(at!("record_hash"))?, ValueRef::Null);
+    let record = text(r, column!("record"), |t| RecordName::try_from(t).ok(), label)?;
+    let state = match words(r, column!("processing_state"), label)?.unwrap_or_default() {
         "none" => State::None { due },
         "processing" => {
-            let run_id = text(r, "run_id", |t| RunId::try_from(t).ok(), &label)?;
-            let holder = match r.get::<_, String>("holder")?.as_str() {
-                "caller" => Holder::Caller { run_id },
-                _ => {
-                    Holder::Runner { boot: Boot(u64::try_from(r.get::<_, i64>("boot")?).unwrap_or_default()) }
-                }
+            let run_id = text(r, column!("run_id"), |t| RunId::try_from(t).ok(), label)?;
+            let holder = match words(r, column!("holder"), label)? {
+                Some("caller") => Holder::Caller { run_id },
+                _ => Holder::Runner { boot: Boot::from_i64(r.get(at!("boot"))?) },
             };
-            let parent = parent(r, record.is_some() && record_hash.is_none())?;
+            let parent = parent(r, record.is_some() && !keeps_record)?;
             State::Processing(Lease {
                 holder,
-                started_at: need("processing_started_at")?,
-                renewed: LeaseInstant(r.get("lease_renewed")?),
-                ttl: ttl(r.get("lease_ttl")?, &label)?,
-                same_runs: r.get("same_runs")?,
-                heard_from: r.get("heard_from")?,
+                started_at: need(column!("processing_started_at"))?,
+                renewed: LeaseInstant(r.get(at!("lease_renewed"))?),
+                ttl: ttl(r.get(at!("lease_ttl"))?, label)?,
+                same_runs: r.get(at!("same_runs"))?,
+                heard_from: r.get(at!("heard_from"))?,
                 deferred_until: due,
                 // A claim that lost its record has no parent any more.
-                holds_record: record.is_none() || record_hash.is_some() || parent.is_some(),
+                holds_record: record.is_none() || keeps_record || parent.is_some(),
                 parent,
             })
         }
         "done" => State::Done {
-            at: need("done_at")?,
-            retain_until: need("retain_until")?,
-            at_claim: at_claim(r, &label)?,
+            at: need(column!("done_at"))?,
+            retain_until: need(column!("retain_until"))?,
+            at_claim: at_claim(r, label)?,
         },
         "error" => State::Error {
-            at: need("error_at")?,
+            at: need(column!("error_at"))?,
             due,
-            cause: text(r, "error_cause", cause, &label)?.ok_or_else(|| bad("error_cause", &label))?,
-            note: r.get::<_, Option<String>>("note")?.unwrap_or_default(),
+            cause: text(r, column!("error_cause"), cause, label)?.ok_or_else(|| bad("error_cause", label))?,
+            note: r.get::<_, Option<String>>(at!("note"))?.unwrap_or_default(),
         },
-        _ => return Err(bad("processing_state", &label)),
+        _ => return Err(bad("processing_state", label)),
     };
-    let fingerprint: Option<Vec<u8>> = r.get("fingerprint")?;
-    let fingerprint = match fingerprint {
-        Some(bytes) => Some(Fingerprint::from_bytes(&bytes).ok_or_else(|| bad("fingerprint", &label))?),
-        None => None,
+    let fingerprint = match r.get_ref(at!("fingerprint"))?.as_bytes_or_null() {
+        Ok(None) => None,
+        Ok(Some(bytes)) => Some(Fingerprint::from_bytes(bytes).ok_or_else(|| bad("fingerprint", label))?),
+        Err(_) => return Err(bad("fingerprint", label)),
     };
     let claim = Claim {
         id,
         state,
-        attempt: r.get("attempt")?,
-        generation: r.get("generation")?,
+        attempt: r.get(at!("attempt"))?,
+        generation: r.get(at!("generation"))?,
         fingerprint,
         record,
-        retries_used: r.get("retries_used")?,
-        stale_retries_used: r.get("stale_retries_used")?,
-        resumes_used: r.get("resumes_used")?,
-        resets: r.get("resets")?,
-        steps_since: r.get("steps_since")?,
-        key_generation: r.get("key_generation")?,
-        progress: Progress { succeeded: r.get("step_succeeded")?, unknown: r.get("step_unknown")? },
-        flow: r.get("flow")?,
-        open_since: need("opened_at")?,
-        parked: text(r, "parked", parked, &label)?,
-        nudge: match opt_ts("nudge_at")? {
-            Some(due) => Some(Nudge { due, unanswered: r.get("nudges")? }),
+        retries_used: r.get(at!("retries_used"))?,
+        stale_retries_used: r.get(at!("stale_retries_used"))?,
+        resumes_used: r.get(at!("resumes_used"))?,
+        resets: r.get(at!("resets"))?,
+        steps_since: r.get(at!("steps_since"))?,
+        key_generation: r.get(at!("key_generation"))?,
+        progress: Progress { succeeded: r.get(at!("step_succeeded"))?, unknown: r.get(at!("step_unknown"))? },
+        flow: r.get(at!("flow"))?,
+        open_since: need(column!("opened_at"))?,
+        parked: text(r, column!("parked"), parked, label)?,
+        nudge: match opt_ts(column!("nudge_at"))? {
+            Some(due) => Some(Nudge { due, unanswered: r.get(at!("nudges"))? }),
             None => None,
         },
-        mismatch_at: opt_ts("mismatch_at")?,
-        late_at: opt_ts("late_at")?,
-        dismissed: r.get("dismissed")?,
+        mismatch_at: opt_ts(column!("mismatch_at"))?,
+        late_at: opt_ts(column!("late_at"))?,
+        dismissed: r.get(at!("dismissed"))?,
     };
-    let name: String = r.get("name")?;
-    let key: String = r.get("idempotency_key")?;
+    let name = text(r, column!("name"), |t| AutomationName::try_from(t).ok(), label)?;
+    let key = text(r, column!("idempotency_key"), |t| IdempotencyKey::try_from(t).ok(), label)?;
     let view = ClaimView {
-        workspace: Workspace(r.get("workspace_id")?),
-        row: r.get("id")?,
+        workspace: Workspace(r.get(at!("workspace_id"))?),
+        row: r.get(at!("id"))?,
         claim,
-        automation: AutomationName::try_from(name.as_str()).map_err(|_| bad("automation", &label))?,
-        key: IdempotencyKey::try_from(key.as_str()).map_err(|_| bad("idempotency_key", &label))?,
+        automation: name.ok_or_else(|| bad("automation", label))?,
+        key: key.ok_or_else(|| bad("idempotency_key", label))?,
         inbox: None,
-        run_url: r.get("run_url")?,
-        result: r.get("result")?,
-        stops: u64::try_from(r.get::<_, i64>("stops")?).unwrap_or_default(),
-        first_stop_at: opt_ts("first_stop_at")?,
-        last_stop_at: opt_ts("last_stop_at")?,
-        tag: r.get("tag")?,
-        created_at: need("created_at")?,
-        updated_at: need("updated_at")?,
+        run_url: r.get(at!("run_url"))?,
+        result: r.get(at!("result"))?,
+        stops: u64::try_from(r.get::<_, i64>(at!("stops"))?).unwrap_or_default(),
+        first_stop_at: opt_ts(column!("first_stop_at"))?,
+        last_stop_at: opt_ts(column!("last_stop_at"))?,
+        tag: r.get(at!("tag"))?,
+        created_at: need(column!("created_at"))?,
+        updated_at: need(column!("updated_at"))?,
         // Zero says that there was none to remove.
-        payload_removed_at: opt_ts("payload_removed_at")?.filter(|at| at.as_millis() != 0),
+        payload_removed_at: opt_ts(column!("payload_removed_at"))?.filter(|at| at.as_millis() != 0),
     };
-    Ok(Stored { row: view.row, version: r.get("version")?, automation_id: r.get("automation_id")?, view })
+    Ok(Stored {
+        row: view.row,
+        version: r.get(at!("version"))?,
+        automation_id: r.get(at!("automation_id"))?,
+        view,
+    })
 }
 
-fn ttl(ms: i64, label: &str) -> Result<Ttl, StoreError> {
+fn ttl(ms: i64, label: &ClaimId) -> Result<Ttl, StoreError> {
     let ttl = Duration::from_millis(u64::try_from(ms).unwrap_or_default());
     Ttl::overridden(ttl).map_err(|_| bad("lease_ttl", label))
 }
 
 /// One that has a record, and does not keep others off it itself, shares its parent's.
 fn parent(r: &Row<'_>, shares_record: bool) -> Result<Option<Parent>, StoreError> {
-    let (Some(id), Some(ends)) = (r.get::<_, Option<[u8; 16]>>("parent")?, r.get("parent_ends")?) else {
+    let (Some(id), Some(ends)) = (r.get::<_, Option<[u8; 16]>>(at!("parent"))?, r.get(at!("parent_ends"))?)
+    else {
         return Ok(None);
     };
     Ok(Some(Parent { id: ClaimId(id), ends: LeaseInstant(ends), shares_record }))
 }
 
 /// A claim that was done at once keeps what tells its own run from another.
-fn at_claim(r: &Row<'_>, label: &str) -> Result<Option<AtClaim>, StoreError> {
-    let Some(claimed) = r.get("lease_renewed")? else { return Ok(None) };
-    let Some(run_id) = text(r, "run_id", |t| RunId::try_from(t).ok(), label)? else { return Ok(None) };
-    let (ttl, same_runs) = (ttl(r.get("lease_ttl")?, label)?, r.get("same_runs")?);
+fn at_claim(r: &Row<'_>, label: &ClaimId) -> Result<Option<AtClaim>, StoreError> {
+    let Some(claimed) = r.get(at!("lease_renewed"))? else { return Ok(None) };
+    let Some(run_id) = text(r, column!("run_id"), |t| RunId::try_from(t).ok(), label)? else {
+        return Ok(None);
+    };
+    let (ttl, same_runs) = (ttl(r.get(at!("lease_ttl"))?, label)?, r.get(at!("same_runs"))?);
     Ok(Some(AtClaim { run_id, claimed: LeaseInstant(claimed), ttl, same_runs }))
+}
+
+/// Text where it lies, without a copy.
+fn words<'r>(r: &'r Row<'_>, column: Column, label: &ClaimId) -> Result<Option<&'r str>, StoreError> {
+    r.get_ref(column.at)?.as_str_or_null().map_err(|_| bad(column.name, label))
 }
 
 fn text<T>(
     r: &Row<'_>,
-    name: &str,
+    column: Column,
     parse: impl Fn(&str) -> Option<T>,
-    label: &str,
+    label: &ClaimId,
 ) -> Result<Option<T>, StoreError> {
-    match r.get::<_, Option<String>>(name)? {
+    match words(r, column, label)? {
         None => Ok(None),
-        Some(t) => parse(&t).map(Some).ok_or_else(|| bad(name, label)),
+        Some(t) => parse(t).map(Some).ok_or_else(|| bad(column.name, label)),
     }
 }
 
@@ -199,8 +225,9 @@ fn parked(word: &str) -> Option<Parked> {
 
 /// Loads one claim; another workspace's is not there.
 pub(super) fn load(db: &Connection, claim: ClaimRef) -> Result<Option<Stored>, StoreError> {
-    let mut statement =
-        db.prepare_cached(&format!("{} WHERE c.claim_id = ?1 AND c.workspace_id = ?2", *SELECT))?;
+    static LOAD: LazyLock<String> =
+        LazyLock::new(|| format!("{} WHERE c.claim_id = ?1 AND c.workspace_id = ?2", *SELECT));
+    let mut statement = db.prepare_cached(&LOAD)?;
     let found = statement.query_row(params![&claim.id.0[..], claim.workspace.0], |r| Ok(read(r)));
     found.optional()?.transpose()
 }
@@ -222,8 +249,10 @@ pub(super) fn insert(
     now: Now,
 ) -> Result<i64, StoreError> {
     let (workspace, automation, key) = place;
-    let mut statement = db.prepare_cached(
-        "INSERT INTO claims (claim_id, workspace_id, automation_id, idempotency_key, processing_state, version, \
+    static INSERT: LazyLock<String> = LazyLock::new(|| {
+        numbered(
+            &PARAMS,
+            "INSERT INTO claims (claim_id, workspace_id, automation_id, idempotency_key, processing_state, version, \
          attempt, generation, resets, steps_since, key_generation, fingerprint, record, record_hash, retries_used, stale_retries_used, \
          resumes_used, step_succeeded, step_unknown, flow, dismissed, opened_at, due_at, holder, boot, run_id, \
          run_url, processing_started_at, lease_renewed, lease_ttl, lease_expires, parent, parent_ends, nudge_at, nudges, same_runs, heard_from, done_at, \
@@ -232,13 +261,12 @@ pub(super) fn insert(
          :record, :record_hash, :retries, :stale_retries, :resumes, :succeeded, :unknown, :flow, :dismissed, \
          :opened, :due, :holder, :boot, :run_id, :run_url, :started, :renewed, :ttl, :expires, :parent, :parent_ends, :nudge_at, :nudges, :same_runs, \
          :heard, :done_at, :retain, :result, :error_at, :cause, :note, :parked, :mismatch, :late, :now, :now)",
-    )?;
-    let automation_params: &[(&str, &dyn rusqlite::ToSql)] = named_params! {
-        ":claim_id": &claim.id.0[..], ":automation": automation, ":key": key.as_str(),
-    };
-    for (name, value) in automation_params {
-        bind(&mut statement, name, value)?;
-    }
+        )
+    });
+    let mut statement = db.prepare_cached(&INSERT)?;
+    statement.raw_bind_parameter(const { number(&PARAMS, "claim_id") }, &claim.id.0[..])?;
+    statement.raw_bind_parameter(const { number(&PARAMS, "automation") }, automation)?;
+    statement.raw_bind_parameter(const { number(&PARAMS, "key") }, key.as_str())?;
     bind_claim(&mut statement, secret, workspace, claim, extra, now)?;
     statement.raw_execute()?;
     Ok(db.last_insert_rowid())
@@ -253,8 +281,10 @@ pub(super) fn update(
     extra: &Extra<'_>,
     now: Now,
 ) -> Result<(), StoreError> {
-    let mut statement = db.prepare_cached(
-        "UPDATE claims SET processing_state = :state, version = version + 1, attempt = :attempt, \
+    static UPDATE: LazyLock<String> = LazyLock::new(|| {
+        numbered(
+            &PARAMS,
+            "UPDATE claims SET processing_state = :state, version = version + 1, attempt = :attempt, \
          generation = :generation, resets = :resets, steps_since = :steps_since, key_generation = :key_generation, \
          fingerprint = :fingerprint, record = :record, \
          record_hash = :record_hash, retries_used = :retries, stale_retries_used = :stale_retries, \
@@ -270,9 +300,11 @@ pub(super) fn update(
          error_at = :error_at, error_cause = :cause, note = :note, parked = :parked, mismatch_at = :mismatch, \
          late_at = :late, updated_at = :now \
          WHERE id = :row AND version = :version AND workspace_id = :workspace",
-    )?;
-    bind(&mut statement, ":row", &stored.row)?;
-    bind(&mut statement, ":version", &stored.version)?;
+        )
+    });
+    let mut statement = db.prepare_cached(&UPDATE)?;
+    statement.raw_bind_parameter(const { number(&PARAMS, "row") }, stored.row)?;
+    statement.raw_bind_parameter(const { number(&PARAMS, "version") }, stored.version)?;
     bind_claim(&mut statement, secret, stored.view.workspace, claim, extra, now)?;
     match statement.raw_execute()? {
         1 => Ok(()),
@@ -280,16 +312,60 @@ pub(super) fn update(
     }
 }
 
-fn bind(
-    statement: &mut CachedStatement<'_>,
-    name: &str,
-    value: &dyn rusqlite::ToSql,
-) -> Result<(), StoreError> {
-    let at = statement
-        .parameter_index(name)?
-        .ok_or_else(|| StoreError::Inconsistent(format!("a statement lacks the parameter {name}")))?;
-    Ok(statement.raw_bind_parameter(at, value)?)
-}
+/// What stands as `:name` in [`insert`] and [`update`], in the order of its numbers: first what [`bind_claim`] binds.
+/// By name each binding would be looked for, for every claim.
+const PARAMS: [&str; SHARED + 5] = [
+    "workspace",
+    "state",
+    "attempt",
+    "generation",
+    "resets",
+    "steps_since",
+    "key_generation",
+    "fingerprint",
+    "record",
+    "record_hash",
+    "retries",
+    "stale_retries",
+    "resumes",
+    "succeeded",
+    "unknown",
+    "flow",
+    "dismissed",
+    "opened",
+    "due",
+    "holder",
+    "boot",
+    "run_id",
+    "run_url",
+    "started",
+    "renewed",
+    "ttl",
+    "expires",
+    "parent",
+    "parent_ends",
+    "nudge_at",
+    "nudges",
+    "same_runs",
+    "heard",
+    "done_at",
+    "retain",
+    "result",
+    "error_at",
+    "cause",
+    "note",
+    "parked",
+    "mismatch",
+    "late",
+    "now",
+    "claim_id",
+    "automation",
+    "key",
+    "row",
+    "version",
+];
+/// How many of them [`bind_claim`] binds.
+const SHARED: usize = 43;
 
 /// Binds what `insert` and `update` share, so that no field can be written by one and forgotten by the other.
 fn bind_claim(
@@ -324,7 +400,7 @@ fn bind_claim(
     };
     let (holder, boot, run_id) = match lease.map(|l| &l.holder) {
         Some(Holder::Caller { run_id }) => (Some("caller"), None, run_id.as_ref().map(RunId::as_str)),
-        Some(Holder::Runner { boot }) => (Some("runner"), i64::try_from(boot.0).ok(), None),
+        Some(Holder::Runner { boot }) => (Some("runner"), Some(boot.to_i64()), None),
         None => (None, None, at_claim.map(|a| a.run_id.as_str())),
     };
     let record_hash = match (&claim.record, lease) {
@@ -332,53 +408,59 @@ fn bind_claim(
         _ => None,
     };
     let fingerprint = claim.fingerprint.map(Fingerprint::to_bytes);
-    let params: &[(&str, &dyn rusqlite::ToSql)] = named_params! {
-        ":workspace": workspace.0,
-        ":state": claim.processing_state().as_str(),
-        ":attempt": claim.attempt,
-        ":generation": claim.generation,
-        ":resets": claim.resets,
-        ":steps_since": claim.steps_since,
-        ":key_generation": claim.key_generation,
-        ":fingerprint": fingerprint.as_ref().map(|f| &f[..]),
-        ":record": claim.record.as_ref().map(RecordName::as_str),
-        ":record_hash": record_hash.as_ref().map(|h| &h[..]),
-        ":retries": claim.retries_used,
-        ":stale_retries": claim.stale_retries_used,
-        ":resumes": claim.resumes_used,
-        ":succeeded": claim.progress.succeeded,
-        ":unknown": claim.progress.unknown,
-        ":flow": claim.flow,
-        ":dismissed": claim.dismissed,
-        ":opened": claim.open_since.as_millis(),
-        ":due": due.map(Timestamp::as_millis),
-        ":holder": holder,
-        ":boot": boot,
-        ":run_id": run_id,
-        ":run_url": extra.run_url,
-        ":started": lease.map(|l| l.started_at.as_millis()),
-        ":renewed": lease.map(|l| l.renewed.0).or(at_claim.map(|a| a.claimed.0)),
-        ":ttl": lease.map(|l| l.ttl).or(at_claim.map(|a| a.ttl)).map(|ttl| millis(ttl.get())),
-        ":expires": lease.map(|l| l.expires().0),
-        ":parent": parent.map(|p| &p.id.0[..]),
-        ":parent_ends": parent.map(|p| p.ends.0),
-        ":nudge_at": claim.nudge.map(|n| n.due.as_millis()),
-        ":nudges": claim.nudge.map_or(0, |n| n.unanswered),
-        ":same_runs": lease.map(|l| l.same_runs).or(at_claim.map(|a| a.same_runs)).unwrap_or(0),
-        ":heard": lease.is_some_and(|l| l.heard_from),
-        ":done_at": done_at,
-        ":retain": retain_until,
-        ":result": extra.result,
-        ":error_at": error_at,
-        ":cause": cause,
-        ":note": note,
-        ":parked": claim.parked.map(Parked::as_str),
-        ":mismatch": claim.mismatch_at.map(Timestamp::as_millis),
-        ":late": claim.late_at.map(Timestamp::as_millis),
-        ":now": now.wall.as_millis(),
-    };
-    for (name, value) in params {
-        bind(statement, name, *value)?;
+    let params: [(&str, &dyn rusqlite::ToSql); SHARED] = [
+        ("workspace", &workspace.0),
+        ("state", &claim.processing_state().as_str()),
+        ("attempt", &claim.attempt),
+        ("generation", &claim.generation),
+        ("resets", &claim.resets),
+        ("steps_since", &claim.steps_since),
+        ("key_generation", &claim.key_generation),
+        ("fingerprint", &fingerprint.as_ref().map(|f| &f[..])),
+        ("record", &claim.record.as_ref().map(RecordName::as_str)),
+        ("record_hash", &record_hash.as_ref().map(|h| &h[..])),
+        ("retries", &claim.retries_used),
+        ("stale_retries", &claim.stale_retries_used),
+        ("resumes", &claim.resumes_used),
+        ("succeeded", &claim.progress.succeeded),
+        ("unknown", &claim.progress.unknown),
+        ("flow", &claim.flow),
+        ("dismissed", &claim.dismissed),
+        ("opened", &claim.open_since.as_millis()),
+        ("due", &due.map(Timestamp::as_millis)),
+        ("holder", &holder),
+        ("boot", &boot),
+        ("run_id", &run_id),
+        ("run_url", &extra.run_url),
+        ("started", &lease.map(|l| l.started_at.as_millis())),
+        ("renewed", &lease.map(|l| l.renewed.0).or(at_claim.map(|a| a.claimed.0))),
+        ("ttl", &lease.map(|l| l.ttl).or(at_claim.map(|a| a.ttl)).map(|ttl| millis(ttl.get()))),
+        ("expires", &lease.map(|l| l.expires().0)),
+        ("parent", &parent.map(|p| &p.id.0[..])),
+        ("parent_ends", &parent.map(|p| p.ends.0)),
+        ("nudge_at", &claim.nudge.map(|n| n.due.as_millis())),
+        ("nudges", &claim.nudge.map_or(0, |n| n.unanswered)),
+        ("same_runs", &lease.map(|l| l.same_runs).or(at_claim.map(|a| a.same_runs)).unwrap_or(0)),
+        ("heard", &lease.is_some_and(|l| l.heard_from)),
+        ("done_at", &done_at),
+        ("retain", &retain_until),
+        ("result", &extra.result),
+        ("error_at", &error_at),
+        ("cause", &cause),
+        ("note", &note),
+        ("parked", &claim.parked.map(Parked::as_str)),
+        ("mismatch", &claim.mismatch_at.map(Timestamp::as_millis)),
+        ("late", &claim.late_at.map(Timestamp::as_millis)),
+        ("now", &now.wall.as_millis()),
+    ];
+    for (at, (name, value)) in params.into_iter().enumerate() {
+        if PARAMS[at] != name {
+            return Err(StoreError::Inconsistent(format!(
+                "parameter {name} stands where {} belongs",
+                PARAMS[at]
+            )));
+        }
+        statement.raw_bind_parameter(at + 1, value)?;
     }
     Ok(())
 }

@@ -51,7 +51,9 @@ pub(super) fn open(db: &mut Connection, fresh_secret: [u8; 32], now: Timestamp) 
     tx.commit()?;
     let secret = <[u8; 32]>::try_from(secret)
         .map_err(|_| StoreError::Inconsistent("the store's secret is not 32 bytes long".into()))?;
-    let boot = Boot(u64::try_from(boot).unwrap_or_default());
+    // One process owns this store, so it is the only node. No number of starts comes near the end of it; one that did
+    // would have leases end by their TTL.
+    let boot = Boot::alone(u32::try_from(boot).unwrap_or(u32::MAX));
     Ok(Meta {
         secret: StoreSecret::new(secret),
         boot,

@@ -221,9 +221,7 @@ pub(super) fn groups(
         };
         groups.push(Group { automation, age, count, oldest_at: ts(oldest) });
     }
-    groups.sort_by(|a, b| {
-        b.count.cmp(&a.count).then_with(|| a.automation.cmp(&b.automation)).then_with(|| b.age.cmp(&a.age))
-    });
+    crate::search::sort(&mut groups);
     let counted_until = walked.last.filter(|_| walked.ended_early).map(|(_, made)| ts(made));
     Ok(Groups { groups, total, counted_until })
 }

@@ -20,6 +20,7 @@ use super::dir::DataDir;
 use super::export::Exports;
 use super::readers::Readers;
 use super::room::Room;
+use super::stops::Stops;
 use super::transition::{self, Context};
 use super::writer::{Manner, Writer};
 use super::{intake, migrations, payloads, queries, recovery, row, schema_meta, search, upkeep, vitals};
@@ -29,6 +30,7 @@ use crate::api::{
     HistoryRow, Page, PolicyBook, Recovery, Renamed, StepBegin, StepEnd, Store, UnverifiedCall, Work,
 };
 use crate::clock::{Clock, LeaseClock};
+use crate::nodes::Names;
 use crate::observer::{Happened, Journal, Observer};
 use crate::vitals::Vitals;
 
@@ -62,6 +64,7 @@ pub struct Settings {
 pub struct SqliteStore {
     pub(super) shared: Arc<Shared>,
     writer: Arc<Writer>,
+    pub(super) stops: Arc<Stops>,
     pub(super) readers: Readers,
     pub(super) exports: Exports,
     dir: DataDir,
@@ -77,6 +80,8 @@ pub(super) struct Shared {
     /// Until a person ends the recovery, which is never begun while a store is open.
     recovering: AtomicBool,
     journal: Arc<Journal>,
+    /// What this process can run, once it has said so.
+    pub(super) runs: std::sync::RwLock<Option<Arc<Names>>>,
     /// One tick at a time: two would find the same clock set back, and move what is due twice.
     ticking: tokio::sync::Mutex<()>,
 }
@@ -146,10 +151,14 @@ impl SqliteStore {
             restores: Arc::new(meta.restores),
             recovering: AtomicBool::new(meta.recovering),
             journal: Arc::new(Journal::new(observer)),
+            runs: std::sync::RwLock::default(),
             ticking: tokio::sync::Mutex::default(),
         };
         let writer = Writer::start(db, room, Arc::clone(&options.clock), Arc::clone(&shared.journal))?;
-        Ok(Self { shared: Arc::new(shared), writer: Arc::new(writer), readers, exports, dir })
+        let (shared, writer) = (Arc::new(shared), Arc::new(writer));
+        let stops = Arc::new(Stops::new(Arc::clone(&shared), Arc::clone(&writer)));
+        readers.count_before(Arc::clone(&stops));
+        Ok(Self { shared, writer, stops, readers, exports, dir })
     }
 
     /// What the writer's connection really runs with.
@@ -168,7 +177,18 @@ impl SqliteStore {
             .await
     }
 
+    /// Runs `work` in the next transaction, with every stop counted that was answered before.
     pub(super) async fn transact<T, F>(&self, manner: Manner, work: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: Fn(&Context<'_>) -> Result<T, StoreError> + Send + 'static,
+    {
+        // If it fails, that is told there, and must keep nobody from anything else.
+        let _ = self.stops.count().await;
+        self.transact_now(manner, work).await
+    }
+
+    async fn transact_now<T, F>(&self, manner: Manner, work: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
         F: Fn(&Context<'_>) -> Result<T, StoreError> + Send + 'static,
@@ -199,7 +219,24 @@ impl Store for SqliteStore {
             }
             Start::Now(Holder::Caller { .. }) | Start::Queue => Manner::ASKING,
         };
-        self.transact(manner, move |cx| cx.claim(&call)).await
+        if let Some(stopped) = self.stops.answer(&self.readers, &call).await {
+            return Ok(Some(stopped));
+        }
+        let call = Arc::new(call);
+        let asked = Arc::clone(&call);
+        match self.transact_now(manner, move |cx| cx.claim(&asked)).await {
+            // What is done can still be said.
+            Err(full @ StoreError::Full(_)) => {
+                self.stops.look(&self.readers, &call).await.map(Some).ok_or(full)
+            }
+            Err(error) => Err(error),
+            Ok(claimed) => {
+                if let Some(claimed) = &claimed {
+                    self.stops.saw(&claimed.decision);
+                }
+                Ok(claimed)
+            }
+        }
     }
 
     async fn finish(&self, call: FinishCall) -> Result<Option<(Answer, ClaimView)>, StoreError> {
@@ -207,7 +244,8 @@ impl Store for SqliteStore {
             Call::Done => Manner::TELLING.killed_at("done.before_commit", "done.committed"),
             _ => Manner::TELLING,
         };
-        self.transact(manner, move |cx| cx.finish(&call)).await
+        self.stops.counted(call.id).await;
+        self.transact_now(manner, move |cx| cx.finish(&call)).await
     }
 
     async fn act(&self, call: ActCall) -> Result<Acted, StoreError> {
@@ -355,7 +393,8 @@ impl Store for SqliteStore {
             return Ok(vec![]);
         }
         let shared = Arc::clone(&self.shared);
-        self.readers.read(move |db| queries::due(db, shared.now(), shared.boot, limit)).await
+        let runs = shared.runs();
+        self.readers.read(move |db| queries::due(db, shared.now(), shared.boot, runs.as_deref(), limit)).await
     }
 
     async fn next_due(&self) -> Result<Option<Timestamp>, StoreError> {
@@ -436,6 +475,7 @@ impl Store for SqliteStore {
         // Live time since the last tick counts, though the next start would not know of it. Harmless if it fails.
         let _ = self.tick().await;
         // The writer's connection goes last: it is the one that may remove the log.
+        let _ = self.stops.count().await;
         self.readers.close().await;
         self.writer.close().await;
     }

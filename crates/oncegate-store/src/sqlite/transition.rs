@@ -9,19 +9,20 @@ use oncegate_core::finish::Answer;
 use oncegate_core::inbox;
 use oncegate_core::key::{AutomationName, ClaimRef, IdempotencyKey, RunId, StoreSecret, Workspace};
 use oncegate_core::limits;
-use oncegate_core::notice as core_notice;
 use oncegate_core::policy::Policy;
 use oncegate_core::recovery::Restores;
-use oncegate_core::time::Now;
+use oncegate_core::time::{Now, Timestamp};
 use rusqlite::{Connection, OptionalExtension, params};
 
+use super::automations::Standing;
 use super::family::Above;
 use super::row::{self, Extra, Stored};
+use super::written;
 use crate::StoreError;
 use crate::api::{ClaimCall, ClaimView, Claimed, FinishCall, Payload, PolicyBook, Target};
 use crate::observer::{self, Journal};
 use crate::transition::claim::{self, Keep, Loaded, Pruned};
-use crate::transition::notice::{self, Made};
+use crate::transition::notice;
 use crate::transition::{Line, Rules, family, finish};
 
 /// What every transition needs besides the connection.
@@ -42,6 +43,7 @@ pub(super) struct Context<'a> {
 pub(super) struct Place {
     pub(super) workspace: Workspace,
     pub(super) automation_id: i64,
+    pub(super) standing: Standing,
     pub(super) automation: AutomationName,
     pub(super) key: IdempotencyKey,
 }
@@ -53,19 +55,20 @@ impl Context<'_> {
         let mut made = None;
         let (id, place, stored) = match &call.target {
             Target::Key { workspace, automation, key } => {
-                let automation_id = self.automation_of_claim(*workspace, automation, &mut made)?;
+                let (automation_id, standing) =
+                    self.automation_of_claim(*workspace, automation, &mut made)?;
                 let id = self.secret.claim_id(*workspace, automation_id, key);
                 let id = ClaimRef { workspace: *workspace, id };
                 let stored = row::load(self.db, id)?;
-                let (automation, key) = (automation.clone(), key.clone());
-                (id, Place { workspace: *workspace, automation_id, automation, key }, stored)
+                let (workspace, automation, key) = (*workspace, automation.clone(), key.clone());
+                (id, Place { workspace, automation_id, standing, automation, key }, stored)
             }
             Target::Id(id) => {
                 let Some(stored) = row::load(self.db, *id)? else { return Ok(None) };
                 let (automation, key) = (stored.view.automation.clone(), stored.view.key.clone());
-                let place =
-                    Place { workspace: id.workspace, automation_id: stored.automation_id, automation, key };
-                (*id, place, Some(stored))
+                let (workspace, automation_id) = (id.workspace, stored.automation_id);
+                let standing = self.standing(automation_id)?;
+                (*id, Place { workspace, automation_id, standing, automation, key }, Some(stored))
             }
         };
         let policy = self.policies.policy(place.workspace, &place.automation);
@@ -102,9 +105,10 @@ impl Context<'_> {
             (None, Some(stored)) => Some(stored.row),
             (None, None) => None,
         };
+        let mut payload_is_back = false;
         if let Some(row) = row {
             if let Some(payload) = &call.payload {
-                self.keep_payload(row, payload, writes.payload)?;
+                payload_is_back = self.keep_payload(row, payload, writes.payload)?;
             }
             if writes.stopped {
                 self.count_stop(row)?;
@@ -120,11 +124,27 @@ impl Context<'_> {
             self.notice(place.workspace, n.kind, &n.subject, &n.detail)?;
         }
         let changed = writes.claim.is_some();
-        let decision = writes.decision;
-        let view = match row {
-            Some(_) => self.view(id)?,
-            None => None,
+        let (decision, stopped) = (writes.decision, writes.stopped);
+        // What was written need not be read again.
+        let after = match (writes.claim, stored) {
+            (Some(claim), Some(stored)) => Some(stored.updated(claim, &extra, self.now)),
+            (Some(claim), None) => row.map(|row| {
+                let at = (place.workspace, place.automation_id, place.automation, place.key);
+                written::inserted(row, at, claim, &extra, self.now)
+            }),
+            (None, stored) => stored,
         };
+        let view = after.map(|after| {
+            let mut view = judged(after, self.now, self.boot);
+            if stopped {
+                view.stops += 1;
+                view.first_stop_at = view.first_stop_at.or(Some(self.now.wall));
+                view.last_stop_at = Some(self.now.wall);
+            }
+            view.payload_removed_at = view.payload_removed_at.filter(|_| !payload_is_back);
+            view
+        });
+        self.as_written(view.as_ref())?;
         let token = match (&decision, &view) {
             (Decision::Run(_), Some(view)) => Some(self.secret.token(id, view.claim.fence())),
             _ => None,
@@ -156,10 +176,7 @@ impl Context<'_> {
                 .optional()?
                 .map(row::ts),
         };
-        let (paused, stale_streak): (bool, u32) = self
-            .db
-            .prepare_cached("SELECT paused_at IS NOT NULL, stale_streak FROM automations WHERE id = ?1")?
-            .query_row([place.automation_id], |r| Ok((r.get(0)?, r.get(1)?)))?;
+        let Standing { paused, stale_streak } = place.standing;
         let mut parent = above.map(|above| above.tie.clone());
         let (holder, first_runs_of_record) = match wanted.record {
             None => (None, 0),
@@ -308,8 +325,8 @@ impl Context<'_> {
         let Some(stored) = row::load(self.db, call.id)? else { return Ok(None) };
         let policy = self.policies.policy(call.id.workspace, &stored.view.automation);
         let writes = finish::finish(&Rules::CORE, &stored.view.claim, call, &policy, self.now);
+        let extra = Extra { result: call.result.as_deref(), ..Extra::default() };
         if let Some(claim) = &writes.claim {
-            let extra = Extra { result: call.result.as_deref(), ..Extra::default() };
             self.update(&stored, claim, &extra, None, &call.actor)?;
         }
         if writes.ends_stale_streak {
@@ -325,67 +342,38 @@ impl Context<'_> {
             None => {}
         }
         self.journal.note(observer::finished(&call.call, writes.answer));
-        let view = self.view(call.id)?.ok_or_else(|| gone(call.id))?;
+        let after = match writes.claim {
+            Some(claim) => stored.updated(claim, &extra, self.now),
+            None => stored,
+        };
+        let view = judged(after, self.now, self.boot);
+        self.as_written(Some(&view))?;
         Ok(Some((writes.answer, view)))
-    }
-
-    /// The number of an automation; a new name makes a new one.
-    pub(super) fn automation(&self, workspace: Workspace, name: &AutomationName) -> Result<i64, StoreError> {
-        let known = super::queries::automation(self.db, workspace, name)?;
-        if let Some(id) = known {
-            return Ok(id);
-        }
-        // A deleted workspace keeps its row.
-        let is_open: bool = self.db.query_row(
-            "SELECT EXISTS (SELECT 1 FROM workspaces WHERE id = ?1 AND deleted_at IS NULL)",
-            [workspace.0],
-            |r| r.get(0),
-        )?;
-        if !is_open {
-            return Err(StoreError::Inconsistent(format!("there is no workspace {}", workspace.0)));
-        }
-        // One that was renamed still has the number of its old name; whoever takes that name is counted on.
-        self.db.execute(
-            "INSERT INTO automations (id, workspace_id, name, created_at) \
-             VALUES ((SELECT ?4 WHERE NOT EXISTS (SELECT 1 FROM automations WHERE id = ?4)), ?1, ?2, ?3)",
-            params![
-                workspace.0,
-                name.as_str(),
-                self.now.wall.as_millis(),
-                self.secret.automation_number(workspace, name)
-            ],
-        )?;
-        Ok(self.db.last_insert_rowid())
-    }
-
-    /// The number of a claim's automation. A name that is new and that nobody declared is told with the one that may
-    /// have been meant.
-    fn automation_of_claim(
-        &self,
-        workspace: Workspace,
-        name: &AutomationName,
-        made: &mut Option<Made>,
-    ) -> Result<i64, StoreError> {
-        if let Some(id) = super::queries::automation(self.db, workspace, name)? {
-            return Ok(id);
-        }
-        let declared = self.policies.declared(workspace);
-        if !declared.contains(name) {
-            let mut known: Vec<String> = declared.iter().map(ToString::to_string).collect();
-            known.extend(super::queries::automation_names(self.db, workspace)?);
-            let nearest = core_notice::nearest(name.as_str(), known.iter().map(String::as_str));
-            *made = Some(Made { nearest: nearest.map(str::to_owned) });
-        }
-        self.automation(workspace, name)
     }
 
     pub(super) fn view(&self, id: ClaimRef) -> Result<Option<ClaimView>, StoreError> {
         Ok(row::load(self.db, id)?.map(|s| judged(s, self.now, self.boot)))
     }
 
-    fn keep_payload(&self, row: i64, payload: &Payload, keep: Keep) -> Result<(), StoreError> {
+    /// In a build for tests: what callers are told is what the store would read.
+    fn as_written(&self, view: Option<&ClaimView>) -> Result<(), StoreError> {
+        if cfg!(debug_assertions)
+            && let Some(view) = view
+        {
+            let read = self.view(view.at())?;
+            assert_eq!(
+                format!("{:?}", Some(view)),
+                format!("{:?}", read.as_ref()),
+                "another row was written"
+            );
+        }
+        Ok(())
+    }
+
+    /// Whether it is written.
+    fn keep_payload(&self, row: i64, payload: &Payload, keep: Keep) -> Result<bool, StoreError> {
         let sql = match keep {
-            Keep::Not => return Ok(()),
+            Keep::Not => return Ok(false),
             Keep::Instead => {
                 "INSERT OR REPLACE INTO payloads (claim_row, body, json, stored_at) VALUES (?1, ?2, ?3, ?4)"
             }
@@ -393,31 +381,34 @@ impl Context<'_> {
                 "INSERT OR IGNORE INTO payloads (claim_row, body, json, stored_at) VALUES (?1, ?2, ?3, ?4)"
             }
         };
-        self.db.prepare_cached(sql)?.execute(params![
+        let written = self.db.prepare_cached(sql)?.execute(params![
             row,
             payload.body,
             payload.json,
             self.now.wall.as_millis()
         ])?;
-        Ok(())
+        Ok(written > 0)
     }
 
     pub(super) fn history(&self, row: i64, line: &Line<'_>, actor: &str) -> Result<(), StoreError> {
+        self.history_at(row, self.now.wall, line, actor)
+    }
+
+    /// The same, of what happened a moment ago.
+    pub(super) fn history_at(
+        &self,
+        row: i64,
+        at: Timestamp,
+        line: &Line<'_>,
+        actor: &str,
+    ) -> Result<(), StoreError> {
         let Line { kind, reason, attempt, note } = line;
         self.db
             .prepare_cached(
                 "INSERT INTO history (claim_row, at, kind, reason, attempt, actor, note) \
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
             )?
-            .execute(params![
-                row,
-                self.now.wall.as_millis(),
-                kind,
-                reason,
-                attempt,
-                actor,
-                note.as_deref()
-            ])?;
+            .execute(params![row, at.as_millis(), kind, reason, attempt, actor, note.as_deref()])?;
         Ok(())
     }
 

@@ -26,8 +26,8 @@ pub(super) fn read(db: &Connection, dir: &Path, now: Now, boot: Boot) -> Result<
         due,
         due_since,
         database_bytes: sizes.database,
-        wal_bytes: sizes.wal,
-        free_bytes: sizes.free,
+        wal_bytes: Some(sizes.wal),
+        free_bytes: Some(sizes.free),
         now: now.wall,
         ticked_at: ticked_at.map(row::ts),
         clock_is_doubtful: false,
@@ -85,7 +85,7 @@ fn inbox(db: &Connection, now: Now) -> Result<Vec<Standing>, StoreError> {
 
 /// The same rows as [`super::queries::due`], counted.
 fn due(db: &Connection, now: Now, boot: Boot) -> Result<(u64, Option<Timestamp>), StoreError> {
-    let boot = i64::try_from(boot.0).unwrap_or(i64::MAX);
+    let over = boot.over();
     let (count, since): (i64, Option<i64>) = db
         .prepare_cached(
             "SELECT count(*), min(at) FROM ( \
@@ -94,9 +94,12 @@ fn due(db: &Connection, now: Now, boot: Boot) -> Result<(u64, Option<Timestamp>)
                UNION ALL \
                SELECT c.processing_started_at FROM claims c JOIN automations a ON a.id = c.automation_id \
                  WHERE c.processing_state = 'processing' AND c.flow = 1 AND c.due_at IS NULL \
-                 AND (c.lease_expires <= ?2 OR (c.holder = 'runner' AND c.boot < ?3)) AND a.paused_at IS NULL)",
+                 AND (c.lease_expires <= ?2 OR (c.holder = 'runner' AND c.boot >= ?3 AND c.boot < ?4)) \
+                 AND a.paused_at IS NULL)",
         )?
-        .query_row(params![now.wall.as_millis(), now.lease.0, boot], |r| Ok((r.get(0)?, r.get(1)?)))?;
+        .query_row(params![now.wall.as_millis(), now.lease.0, over.start, over.end], |r| {
+            Ok((r.get(0)?, r.get(1)?))
+        })?;
     Ok((count.unsigned_abs(), since.map(row::ts)))
 }
 

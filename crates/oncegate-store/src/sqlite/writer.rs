@@ -57,6 +57,9 @@ impl Manner {
     /// Tells what has happened: written, come what may.
     pub(super) const TELLING: Self = Self { places: None, is_news: true, is_urgent: true };
 
+    /// Tells what can be told later, if there is no room for it.
+    pub(super) const COUNTING: Self = Self { is_news: true, ..Self::ASKING };
+
     /// The same, with places to be killed at.
     pub(super) const fn killed_at(self, before: &'static str, after: &'static str) -> Self {
         Self { places: Some((before, after)), ..self }

@@ -3,9 +3,11 @@
 //! that is left to a backend, so that no two of them, and no simulation, can differ in what happens.
 
 pub mod act;
+pub(crate) mod bulk;
 pub mod claim;
 pub mod family;
 pub mod finish;
+pub mod forget;
 pub mod notice;
 pub mod step;
 

@@ -6,4 +6,5 @@ mod nodes;
 mod postgres;
 mod sqlite;
 mod sqlite_full;
+mod sqlite_stops;
 mod upkeep;

@@ -424,7 +424,7 @@ async fn more_calls_than_the_store_takes_are_told_to_come_back() {
 
 #[test]
 #[expect(clippy::disallowed_methods, reason = "this test is about the text of the crate itself")]
-fn only_the_sqlite_folder_speaks_sql() {
+fn only_the_folders_of_the_databases_speak_sql() {
     let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     for file in src.read_dir().unwrap() {
         let file = file.unwrap().path();

@@ -17,7 +17,7 @@ use oncegate_store::{Store, StoreError};
 use crate::conformance::{DAY, MORNING, WS, automation, caller, key, scratch, words};
 use crate::sqlite::options;
 
-fn done(store: &SqliteStore, token: &Token) -> FinishCall {
+pub(crate) fn done(store: &SqliteStore, token: &Token) -> FinishCall {
     let (id, fence) = store.secret().read_token(token.expose()).unwrap();
     FinishCall { id, fence, call: Call::Done, jitter: Jitter::NONE, result: None, actor: "token:crm".into() }
 }
@@ -28,7 +28,7 @@ pub(crate) fn heavy(n: usize) -> ClaimCall {
 }
 
 /// Claims until the store is full; the ids that ran.
-async fn fill(store: &SqliteStore) -> (Vec<(ClaimRef, Token)>, usize) {
+pub(crate) async fn fill(store: &SqliteStore) -> (Vec<(ClaimRef, Token)>, usize) {
     let mut held = Vec::new();
     for n in 0..10_000 {
         match store.claim(heavy(n)).await {

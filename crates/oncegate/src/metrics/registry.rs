@@ -16,6 +16,8 @@ type Words<const N: usize> = [(&'static str, &'static str); N];
 /// Labels with the templates of routes, which live in the router.
 type Texts<const N: usize> = [(&'static str, Cow<'static, str>); N];
 type Counts<const N: usize> = Family<Words<N>, Counter>;
+/// Or not a number, where they cannot be known.
+type Bytes = Gauge<f64, AtomicU64>;
 type Seconds = Gauge<f64, AtomicU64>;
 type Routes = Family<Texts<1>, Histogram, fn() -> Histogram>;
 
@@ -85,11 +87,11 @@ metrics! {
     due_age: Seconds = Gauge::default(), "oncegate_due_oldest_age_seconds",
         "How long the oldest of them has been due";
     database_bytes: Gauge = Gauge::default(), "oncegate_store_database_bytes",
-        "Size of the database file";
-    wal_bytes: Gauge = Gauge::default(), "oncegate_store_wal_bytes",
-        "Size of the write-ahead log";
-    free_bytes: Gauge = Gauge::default(), "oncegate_store_disk_free_bytes",
-        "Room left on the disk of the data directory";
+        "Size of the database";
+    wal_bytes: Bytes = Gauge::default(), "oncegate_store_wal_bytes",
+        "Size of the write-ahead log; NaN if it is a database server's";
+    free_bytes: Bytes = Gauge::default(), "oncegate_store_disk_free_bytes",
+        "Room left on the disk of the data directory; NaN if it is a database server's";
     tick_age: Seconds = Gauge::default(), "oncegate_tick_age_seconds",
         "Time since the store last carried its clocks on";
     clock_doubtful: Gauge = Gauge::default(), "oncegate_clock_doubtful",

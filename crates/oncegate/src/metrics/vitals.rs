@@ -32,12 +32,17 @@ impl Metrics {
         self.due.set(whole(vitals.due));
         self.due_age.set(vitals.age(vitals.due_since).as_secs_f64());
         self.database_bytes.set(whole(vitals.database_bytes));
-        self.wal_bytes.set(whole(vitals.wal_bytes));
-        self.free_bytes.set(whole(vitals.free_bytes));
+        self.wal_bytes.set(known(vitals.wal_bytes));
+        self.free_bytes.set(known(vitals.free_bytes));
         self.tick_age.set(vitals.age(vitals.ticked_at).as_secs_f64());
         self.clock_doubtful.set(i64::from(vitals.clock_is_doubtful));
         self.backup_at.set(vitals.backed_up_at.map_or(0.0, seconds));
     }
+}
+
+/// A zero would say that the disk is full, and wake somebody.
+fn known(bytes: Option<u64>) -> f64 {
+    bytes.map_or(f64::NAN, |bytes| bytes as f64)
 }
 
 fn seconds(at: Timestamp) -> f64 {

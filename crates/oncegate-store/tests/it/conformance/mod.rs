@@ -30,6 +30,7 @@ mod intake;
 mod lists;
 mod model;
 mod never_lost;
+pub(crate) mod nodes;
 mod notices;
 mod nudges;
 mod people;

@@ -49,10 +49,9 @@ async fn the_vitals_add_up_what_the_lists_of_all_workspaces_hold() {
         assert_eq!(vitals.due as usize, bench.due_ids().await.len());
         assert_eq!((vitals.due, vitals.age(vitals.due_since)), (2, MINUTE));
         assert_eq!(vitals.age(vitals.ticked_at), Duration::ZERO);
-        assert!(
-            !vitals.clock_is_doubtful && vitals.database_bytes > 0 && vitals.free_bytes > 0,
-            "{vitals:?}"
-        );
+        // A server's disk is its own; what is not known is not said to be nothing.
+        assert!(vitals.free_bytes.is_none_or(|free| free > 0), "{vitals:?}");
+        assert!(!vitals.clock_is_doubtful && vitals.database_bytes > 0, "{vitals:?}");
 
         bench.clock.set_wall(bench.now().wall.after(DAY * 400));
         assert!(bench.vitals().await.unwrap().clock_is_doubtful);

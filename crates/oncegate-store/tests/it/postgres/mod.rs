@@ -1,0 +1,109 @@
+//! What is particular to the store on PostgreSQL.
+
+use std::sync::Arc;
+
+use oncegate_core::secret::Secret;
+use oncegate_store::Store;
+use oncegate_store::api::{Nodes, PolicyBook};
+use oncegate_store::clock::{Clock, ManualClock};
+use oncegate_store::postgres::{Limits, Options, PgStore};
+use oncegate_testing::{Database, Postgres};
+
+use crate::conformance::nodes::can;
+use crate::conformance::{Asking, Backend, MORNING, Policies, SECOND, caller, runner, words};
+
+mod forgetting;
+mod reach;
+mod recovery;
+mod schema;
+
+/// A database for one cluster, for the conformance suite.
+pub(crate) struct Cluster<'s> {
+    database: Database<'s>,
+}
+
+impl Cluster<'static> {
+    pub(crate) fn new() -> Self {
+        Self { database: Postgres::shared().database() }
+    }
+}
+
+impl<'s> Cluster<'s> {
+    /// On a server of the test's own.
+    pub(crate) fn of(server: &'s Postgres) -> Self {
+        Self { database: server.database() }
+    }
+
+    /// Runs SQL as the administrator: rows are lines, columns are parted by `|`.
+    pub(crate) fn sql(&self, sql: &str) -> String {
+        self.database.sql(sql)
+    }
+
+    /// A node that goes by this clock.
+    pub(crate) async fn node(&self, name: &str, clock: &Arc<ManualClock>) -> PgStore {
+        let clock = Arc::clone(clock) as _;
+        PgStore::open(&Options { clock, ..self.options(name) }).await.unwrap()
+    }
+
+    /// A node that goes by the clock it is given.
+    pub(crate) fn options(&self, node: &str) -> Options {
+        Options {
+            url: Secret::new(self.database.url().into_bytes()),
+            node: node.into(),
+            clock: Arc::new(ManualClock::at(MORNING)),
+            simulated: true,
+            policies: Arc::new(Policies),
+            fresh_secret: [7; 32],
+            limits: Limits { connections: 4, ..Limits::default() },
+        }
+    }
+}
+
+#[async_trait::async_trait]
+impl Backend for Cluster<'static> {
+    async fn open(&self, clock: Arc<dyn Clock>, policies: Arc<dyn PolicyBook>) -> Arc<dyn Store> {
+        Arc::new(PgStore::open(&Options { clock, policies, ..self.options("a") }).await.unwrap())
+    }
+}
+
+/// Two nodes that go by one clock.
+async fn two() -> (Cluster<'static>, Arc<ManualClock>, [PgStore; 2]) {
+    let (cluster, clock) = (Cluster::new(), Arc::new(ManualClock::at(MORNING)));
+    let open = |node: &'static str| {
+        let options = Options { clock: Arc::clone(&clock) as _, ..cluster.options(node) };
+        async move { PgStore::open(&options).await.unwrap() }
+    };
+    let nodes = [open("a").await, open("b").await];
+    (cluster, clock, nodes)
+}
+
+/// What the other says that it can do counts for as long as it is heard of.
+#[tokio::test]
+async fn c29_nobody_says_that_no_node_can_run_what_another_one_runs() {
+    let (cluster, clock, [a, b]) = two().await;
+    a.hello(can(&["welcome", "declared"], &["welcome"])).await.unwrap();
+    b.hello(can(&["other"], &["other"])).await.unwrap();
+    let id = a.claim(caller("k").queued()).await.unwrap().unwrap().id;
+    assert_eq!(b.elsewhere().await.unwrap(), can(&["welcome", "declared"], &["welcome"]));
+    assert_eq!(b.due(9).await.unwrap().len(), 0);
+    assert_eq!(a.due(9).await.unwrap().len(), 1);
+    let names: Vec<_> = b.nodes().await.unwrap().into_iter().map(|n| (n.name, n.alive, n.is_me)).collect();
+    assert_eq!(names, [("a".to_owned(), true, false), ("b".to_owned(), true, true)]);
+    // It takes the work and falls silent.
+    let run = a.claim(runner(id, a.boot())).await.unwrap().unwrap();
+    assert!(run.token.is_some());
+    for _ in 0..4 {
+        clock.advance(5 * SECOND);
+        b.tick().await.unwrap();
+    }
+    assert_eq!(b.elsewhere().await.unwrap(), can(&[], &[]));
+    assert!(!b.nodes().await.unwrap()[0].alive);
+    let seen = b.claim(runner(id, b.boot())).await.unwrap().unwrap();
+    assert_eq!(words(&seen.decision), "stop in_progress", "silent is not dead: its TTL decides");
+    // The same node comes back, and goes on with its own at once.
+    let again = Options { clock: Arc::clone(&clock) as _, ..cluster.options("a") };
+    let again = PgStore::open(&again).await.unwrap();
+    assert_eq!(again.due(9).await.unwrap().len(), 1);
+    assert_eq!(words(&again.claim(runner(id, again.boot())).await.unwrap().unwrap().decision), "run resumed");
+    assert_eq!(b.due(9).await.unwrap().len(), 0);
+}
