@@ -193,6 +193,10 @@ pub const OTHER_ENVIRONMENT_KEPT_FOR: Duration = Duration::from_secs(30 * 24 * 3
 pub const READY_WRITE_MAX: Duration = Duration::from_secs(2);
 /// How long `/readyz` believes its last look: however many ask, the disk is asked once in this time.
 pub const READY_LOOKED_AT_FOR: Duration = Duration::from_secs(1);
+/// How long a node believes what the store said of a token, where another node may have revoked it since.
+pub const TOKEN_BELIEVED_FOR: Duration = Duration::from_secs(1);
+/// How often a call that waits looks by itself, where whoever it waits for may finish on another node.
+pub const WAIT_LOOK_EVERY: Duration = Duration::from_millis(500);
 /// How long `/metrics` believes its last look at all open claims: below the 15 s in which scrapers come.
 pub const VITALS_LOOKED_AT_FOR: Duration = Duration::from_secs(5);
 /// The longest notice of a stop: what waits for it must not be killed before it.

@@ -7,6 +7,7 @@ use std::sync::{Arc, RwLock};
 use oncegate_core::key::{AutomationName, Workspace};
 use oncegate_core::policy::Policy;
 use oncegate_store::api::PolicyBook;
+use oncegate_store::nodes::{Abilities, Names};
 
 use crate::flow::Flow;
 use crate::nudger::Hook;
@@ -40,6 +41,19 @@ impl Book {
     pub fn declares(&self, workspace: Workspace, name: &AutomationName) -> bool {
         let book = self.automations.read().unwrap_or_else(std::sync::PoisonError::into_inner);
         book.contains_key(&(workspace, name.clone()))
+    }
+
+    /// What a node with this book can do.
+    pub fn abilities(&self) -> Abilities {
+        let book = self.automations.read().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let names = |fits: fn(&Automation) -> bool| -> Names {
+            book.iter().filter(|(_, automation)| fits(automation)).map(|(name, _)| name.clone()).collect()
+        };
+        Abilities {
+            declares: names(|_| true),
+            runs: names(|automation| automation.flow.is_some()),
+            calls_back: names(|automation| automation.retrigger.is_some()),
+        }
     }
 
     /// The declared automation, or one with defaults and no flow.

@@ -9,7 +9,6 @@ use oncegate_core::key::{AutomationName, ClaimRef, Workspace};
 use oncegate_core::limits;
 use oncegate_core::notice::{self, NoticeKind};
 use oncegate_core::time::Tick;
-use oncegate_store::api::Due;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
@@ -80,7 +79,7 @@ async fn work(worker: Worker, concurrency: usize, mut stopped: watch::Receiver<b
     let mut running: JoinSet<(ClaimRef, Ended)> = JoinSet::new();
     let mut active: HashMap<ClaimRef, tokio::task::Id> = HashMap::new();
     let mut cooling: HashMap<ClaimRef, Duration> = HashMap::new();
-    let mut unknown: HashSet<(Workspace, AutomationName)> = HashSet::new();
+    let (mut stranded, mut was_rung) = (Stranded::default(), false);
     while !*stopped.borrow() {
         let now = gate.clock().read().monotonic;
         cooling.retain(|_, until| *until > now);
@@ -100,12 +99,10 @@ async fn work(worker: Worker, concurrency: usize, mut stopped: watch::Receiver<b
                         if active.contains_key(&work.id) || cooling.contains_key(&work.id) {
                             continue;
                         }
-                        // A node never judges what it does not know (C29).
+                        // A node never judges what it does not know (C29). The store gives it no such work once it
+                        // has said what it runs.
                         if !gate.runs(work.id.workspace, &work.automation) {
                             cooling.insert(work.id, now + COOL);
-                            if unknown.insert((work.id.workspace, work.automation.clone())) {
-                                tell_no_runner(&gate, &work).await;
-                            }
                             continue;
                         }
                         let (worker, held) = (worker.clone(), Arc::clone(&held));
@@ -119,6 +116,8 @@ async fn work(worker: Worker, concurrency: usize, mut stopped: watch::Receiver<b
                 Err(error) => tracing::error!(%error, "could not look for due work"),
             }
         }
+        stranded.tell(&gate, now, was_rung && active.is_empty()).await;
+        was_rung = false;
         // Work that cools is due and cannot start: looking for it every moment would not help.
         let nap = match full || !cooling.is_empty() {
             true => LOOK,
@@ -131,7 +130,7 @@ async fn work(worker: Worker, concurrency: usize, mut stopped: watch::Receiver<b
                     settle(ended, &mut active, &mut cooling, now + COOL);
                 }
             }
-            () = rung, if !full => {}
+            () = rung, if !full => was_rung = true,
             () = gate.clock().sleep(nap) => {}
             // Told to stop, or dropped by whoever could have told it.
             _ = stopped.changed() => break,
@@ -140,10 +139,37 @@ async fn work(worker: Worker, concurrency: usize, mut stopped: watch::Receiver<b
     drain(&gate, running, &held).await;
 }
 
-/// Once for each automation: what waits for it stays as it is.
-async fn tell_no_runner(gate: &Gatekeeper, work: &Due) {
-    let (workspace, name) = (work.id.workspace, work.automation.to_string());
-    tracing::warn!(automation = name, "work waits that this node cannot run: its steps are not declared");
+/// Automations whose work nobody can do, as far as it was told: once for each.
+#[derive(Default)]
+struct Stranded {
+    looked_at: Option<Duration>,
+    told: HashSet<(Workspace, AutomationName)>,
+}
+
+impl Stranded {
+    /// Looks from time to time, and when the bell rang for work that did not come here.
+    async fn tell(&mut self, gate: &Gatekeeper, now: Duration, in_vain: bool) {
+        if !in_vain && self.looked_at.is_some_and(|at| now < at + COOL) {
+            return;
+        }
+        self.looked_at = Some(now);
+        let found = match gate.stranded().await {
+            Ok(found) => found,
+            Err(error) => return tracing::error!(%error, "could not look for work that nobody can do"),
+        };
+        // What could be run again meanwhile is told again should it strand once more.
+        self.told.retain(|name| found.contains(name));
+        for (workspace, automation) in found {
+            if self.told.insert((workspace, automation.clone())) {
+                tell_no_runner(gate, workspace, automation.to_string()).await;
+            }
+        }
+    }
+}
+
+/// What waits stays as it is.
+async fn tell_no_runner(gate: &Gatekeeper, workspace: Workspace, name: String) {
+    tracing::warn!(automation = name, "work waits that no node can run: its steps are not declared");
     let words = notice::no_runner(&name);
     if let Err(error) = gate.store().notice(workspace, NoticeKind::NoRunner, name, words).await {
         tracing::error!(%error, "could not write down that work waits for steps that are not declared");

@@ -19,6 +19,7 @@ use oncegate_store::{StoreError, failpoint};
 use tokio::sync::Notify;
 
 use crate::book::Book;
+use crate::cluster::Cluster;
 use crate::waiters::{Subject, Waiters};
 
 /// What every way in calls.
@@ -32,6 +33,7 @@ pub struct Gatekeeper {
     /// Rung when an act on many claims begins.
     bulk: Notify,
     at_work: AtomicUsize,
+    cluster: Cluster,
 }
 
 /// One claim that the runner works on.
@@ -54,6 +56,7 @@ impl Gatekeeper {
             work: Notify::new(),
             bulk: Notify::new(),
             at_work: AtomicUsize::new(0),
+            cluster: Cluster::default(),
         }
     }
 
@@ -70,6 +73,11 @@ impl Gatekeeper {
     /// Whether oncegate itself can do the work of an automation.
     pub fn runs(&self, workspace: Workspace, automation: &AutomationName) -> bool {
         self.book.automation(workspace, automation).flow.is_some()
+    }
+
+    /// What the other nodes can do.
+    pub(crate) fn cluster(&self) -> &Cluster {
+        &self.cluster
     }
 
     /// Where time comes from.
@@ -108,6 +116,7 @@ impl Gatekeeper {
     /// # Errors
     /// The store's; nothing was claimed.
     pub async fn claim(&self, mut call: ClaimCall, wait: Duration) -> Result<Option<Claimed>, StoreError> {
+        self.judges(&call)?;
         let deadline = self.clock.read().monotonic + wait;
         let mut bell: Option<(Subject, Arc<Notify>)> = None;
         loop {
@@ -129,9 +138,28 @@ impl Gatekeeper {
                     () = rung => {}
                     // A holder that goes silent rings nothing; its lease ends by itself.
                     () = self.clock.sleep(left.min(lease_left)) => {}
+                    () = self.moved_elsewhere(&claimed) => {}
                 },
                 // Now that it is known whom to listen to, it must be looked at once more.
                 None => bell = Some((subject.clone(), self.waiters.bell(subject))),
+            }
+        }
+    }
+
+    /// Returns once a claim that is waited for may have moved without a bell: where others share the store, it is
+    /// looked at from time to time.
+    async fn moved_elsewhere(&self, claimed: &Claimed) {
+        if !self.store.is_shared() {
+            return std::future::pending().await;
+        }
+        let held = claimed.view.as_ref().map(|view| view.claim.fence());
+        loop {
+            self.clock.sleep(limits::WAIT_LOOK_EVERY).await;
+            // Who holds a record is only found by asking for it; and what cannot be looked at is asked for, and told.
+            let Decision::Stop { reason: StopReason::InProgress, .. } = claimed.decision else { return };
+            match self.store.show(claimed.id).await {
+                Ok(Some(view)) if view.claim.started_at().is_some() && Some(view.claim.fence()) == held => {}
+                Ok(_) | Err(_) => return,
             }
         }
     }
@@ -199,15 +227,27 @@ impl Gatekeeper {
         &self,
         calls: Vec<ClaimCall>,
     ) -> Result<Vec<Result<Option<Claimed>, StoreError>>, StoreError> {
-        self.store.claim_batch(calls).await
+        let refused: Vec<_> = calls.iter().map(|call| self.judges(call).err()).collect();
+        if refused.iter().all(Option::is_none) {
+            return self.store.claim_batch(calls).await;
+        }
+        // One bad item is its own error; the others are judged as ever, in order.
+        let judged = calls.into_iter().zip(&refused).filter(|(_, refused)| refused.is_none());
+        let mut answers = self.store.claim_batch(judged.map(|(call, _)| call).collect()).await?.into_iter();
+        let answer = |refused: Option<StoreError>| match refused {
+            Some(error) => Err(error),
+            None => answers.next().unwrap_or(Err(StoreError::Closed)),
+        };
+        Ok(refused.into_iter().map(answer).collect())
     }
 
     /// Whether oncegate itself can start a claim: by its own steps, or by calling the caller's hook.
     pub fn can_start(&self, view: &ClaimView) -> bool {
         let declared = self.book.automation(view.workspace, &view.automation);
+        let name = (view.workspace, view.automation.clone());
         match view.claim.flow {
-            true => declared.flow.is_some(),
-            false => declared.retrigger.is_some(),
+            true => declared.flow.is_some() || self.cluster.others().runs.contains(&name),
+            false => declared.retrigger.is_some() || self.cluster.others().calls_back.contains(&name),
         }
     }
 

@@ -4,6 +4,7 @@
 //! see the store's trait and the connector, never SQL, never HTTP requests coming in.
 
 pub mod book;
+mod cluster;
 pub mod engine;
 pub mod entropy;
 pub mod flow;

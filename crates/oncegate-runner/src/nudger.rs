@@ -84,6 +84,12 @@ async fn look(
             if active.contains(&due.id) || cooling.contains_key(&due.id) {
                 continue;
             }
+            // A node never judges what it does not know: here it would give up for want of a hook.
+            if gate.is_of_another(due.id.workspace, &due.automation) {
+                waiting += 1;
+                cooling.insert(due.id, cool_until);
+                continue;
+            }
             // One that cannot be read must not keep those behind it from their turn either.
             let nudge = gate.store().nudge(due.id).await.unwrap_or_else(|error| {
                 tracing::error!(claim = %due.id, %error, "could not look whether a tool is to be called back");

@@ -19,6 +19,8 @@ pub struct Abilities {
     pub declares: Names,
     /// Those of them whose steps it can run.
     pub runs: Names,
+    /// Those of them whose callers' tools it can call back.
+    pub calls_back: Names,
 }
 
 /// A node, as the store knows it.

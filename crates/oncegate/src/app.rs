@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,7 +17,6 @@ use oncegate_runner::gatekeeper::Gatekeeper;
 use oncegate_store::access::{self, Preset};
 use oncegate_store::api::{Recovery, Renamed, Store, Workspace};
 use oncegate_store::clock::Clock;
-use oncegate_store::sqlite::{self, SqliteStore};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -28,13 +26,17 @@ use crate::config::{Config, Declared};
 pub use crate::http::server::Limits;
 use crate::http::{AppState, Doors, api_tokens, router, server};
 use crate::metrics::Metrics;
+pub use crate::place::StoreUrl;
+use crate::place::{Opening, open_store};
 
 /// How to start.
 pub struct Options {
     /// What is declared.
     pub config: Config,
     /// Where the store lies.
-    pub data: PathBuf,
+    pub store: StoreUrl,
+    /// What this node is called, on a store that several share.
+    pub node: String,
     /// Where to listen.
     pub listen: SocketAddr,
     /// Accept a directory that does not last.
@@ -43,6 +45,8 @@ pub struct Options {
     pub admin_token: Option<Secret>,
     /// Where time comes from.
     pub clock: Arc<dyn Clock>,
+    /// Whether `clock` also stands in for that of a database: for tests, which turn it by hand.
+    pub simulated: bool,
     /// Largest size of the database in bytes; `None` is the disk's.
     pub max_bytes: Option<u64>,
     /// What callers are granted.
@@ -102,7 +106,7 @@ pub struct Running {
     engine: Engine,
     server: JoinHandle<()>,
     uses: JoinHandle<()>,
-    nightly: JoinHandle<()>,
+    nightly: Option<JoinHandle<()>>,
     stop: watch::Sender<bool>,
     state: Arc<AppState>,
     drain_notice: Duration,
@@ -134,18 +138,15 @@ pub async fn start(options: Options) -> Result<Running, StartError> {
     let book = Arc::new(Book::default());
     let metrics = Arc::new(Metrics::new());
     metrics.started(options.clock.read().wall);
-    let store = SqliteStore::open_observed(
-        &options.data,
-        &sqlite::Options {
-            clock: Arc::clone(&options.clock),
-            policies: Arc::clone(&book) as _,
-            fresh_secret: entropy::bytes(),
-            ephemeral: options.ephemeral,
-            max_bytes: options.max_bytes,
-        },
-        Arc::clone(&metrics) as _,
-    )?;
-    let store: Arc<dyn Store> = Arc::new(store);
+    let opening = Opening {
+        node: options.node,
+        clock: Arc::clone(&options.clock),
+        simulated: options.simulated,
+        policies: Arc::clone(&book) as _,
+        ephemeral: options.ephemeral,
+        max_bytes: options.max_bytes,
+    };
+    let store = open_store(&options.store, opening, Arc::clone(&metrics) as _).await?;
     let recovery = store.recovery().await?;
     if let Some(recovery) = &recovery {
         tracing::warn!(
@@ -154,9 +155,16 @@ pub async fn start(options: Options) -> Result<Running, StartError> {
             "IN RECOVERY: this store was restored from a backup, and NOTHING RUNS until a person ends the recovery"
         );
     }
-    let made_at = store.workspaces().await?.first().map_or_else(|| store.now().wall, |w| w.created_at);
-    let random = u32::from_be_bytes(entropy::bytes());
-    let backups = Arc::new(Backups::new(&options.data, backup, Arc::clone(&options.clock), made_at, random));
+    let backups = match &options.store {
+        StoreUrl::Sqlite(data) => {
+            let workspaces = store.workspaces().await?;
+            let made_at = workspaces.first().map_or_else(|| store.now().wall, |w| w.created_at);
+            let random = u32::from_be_bytes(entropy::bytes());
+            Some(Arc::new(Backups::new(data, backup, Arc::clone(&options.clock), made_at, random)))
+        }
+        // The database's own are the only ones that can be made of it.
+        StoreUrl::Postgres(_) => None,
+    };
     let doors = declare(store.as_ref(), &book, default, workspaces).await?;
     let (new_token, preset_token) = first_token(store.as_ref(), options.admin_token.as_ref()).await?;
     if public_url.is_none() && !address.ip().is_loopback() {
@@ -167,6 +175,7 @@ pub async fn start(options: Options) -> Result<Running, StartError> {
     }
     let base_url = public_url.unwrap_or_else(|| format!("http://{address}"));
     let gate = Arc::new(Gatekeeper::new(store, book, options.clock));
+    gate.hello().await?;
     let engine = Engine::start(
         Arc::clone(&gate),
         engine::Options {
@@ -183,10 +192,10 @@ pub async fn start(options: Options) -> Result<Running, StartError> {
         trusted_proxies,
         preset_token,
         metrics,
-        Arc::clone(&backups),
+        backups.clone(),
     ));
     let uses = tokio::spawn(write_uses(Arc::clone(&state), stopped.clone()));
-    let nightly = tokio::spawn(backups.nightly(stopped.clone()));
+    let nightly = backups.map(|backups| tokio::spawn(backups.nightly(stopped.clone())));
     let router = router(Arc::clone(&state), metrics_public);
     let server = tokio::spawn(server::run(listener, router, options.limits, stopped));
     let drain_notice = options.limits.drain_notice;
@@ -268,7 +277,8 @@ async fn declare(
         known.push(workspace);
     }
     for row in store.workspaces().await? {
-        if !known.contains(&row.workspace) {
+        // Another node may declare what this one does not: it is not this one's to take away.
+        if !known.contains(&row.workspace) && !store.is_shared() {
             store.note_declared(row.workspace, access::Declared::new()).await?;
         }
     }
@@ -372,7 +382,9 @@ impl Running {
         // Nobody loses more by it than a minute of `last_used_at`.
         let _ = self.uses.await;
         // One that is being made is left unfinished, under a name that no restore takes.
-        self.nightly.abort();
+        if let Some(nightly) = self.nightly {
+            nightly.abort();
+        }
         self.engine.drain().await;
         self.gate.store().close().await;
     }

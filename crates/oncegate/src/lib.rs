@@ -9,6 +9,7 @@ mod http;
 pub mod metrics;
 #[doc(hidden)]
 pub mod parsers;
+pub mod place;
 
 /// Every address the server answers at: method, path, and the least that a call must bring.
 pub fn routes() -> Vec<(&'static str, &'static str, &'static str)> {

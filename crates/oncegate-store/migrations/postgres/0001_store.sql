@@ -29,7 +29,8 @@ CREATE TABLE nodes (
     -- It ended in good order: its next start need not wait for it to fall silent.
     ended_at bigint,
     version  text NOT NULL,
-    -- A JSON list of [workspace, automation, 1 if it can run its steps]: what is declared there.
+    -- A JSON list of [workspace, automation, 1 if it can run its steps + 2 if it can call its tool back]: what is
+    -- declared there.
     runs     text NOT NULL DEFAULT '[]'
 );
 

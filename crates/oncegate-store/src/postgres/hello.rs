@@ -19,12 +19,19 @@ fn listed(names: &Names) -> String {
     serde_json::json!(names).to_string()
 }
 
+/// What a node can do for an automation that it declares, in one number.
+const RUNS: u8 = 1;
+const CALLS_BACK: u8 = 2;
+
 /// What a node keeps in `nodes.runs`.
 fn written(can: &Abilities) -> String {
     let declared: Vec<(i64, &str, u8)> = can
         .declares
         .iter()
-        .map(|name| (name.0.0, name.1.as_str(), u8::from(can.runs.contains(name))))
+        .map(|name| {
+            let runs = u8::from(can.runs.contains(name)) * RUNS;
+            (name.0.0, name.1.as_str(), runs | u8::from(can.calls_back.contains(name)) * CALLS_BACK)
+        })
         .collect();
     serde_json::json!(declared).to_string()
 }
@@ -36,11 +43,14 @@ fn read(text: &str, can: &mut Abilities) {
         tracing::warn!(%error, "what another node says that it can run is unreadable");
         Vec::new()
     });
-    for (workspace, name, runs) in declared {
+    for (workspace, name, does) in declared {
         let Ok(name) = AutomationName::try_from(name.as_str()) else { continue };
         let name = (Workspace(workspace), name);
-        if runs == 1 {
+        if does & RUNS != 0 {
             can.runs.insert(name.clone());
+        }
+        if does & CALLS_BACK != 0 {
+            can.calls_back.insert(name.clone());
         }
         can.declares.insert(name);
     }

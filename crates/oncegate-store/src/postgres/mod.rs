@@ -19,6 +19,7 @@ mod error;
 mod export;
 mod family;
 mod hello;
+mod inspect;
 mod intake;
 mod migrations;
 mod nodes;
@@ -41,6 +42,7 @@ mod upkeep;
 mod vitals;
 mod workspaces;
 
+pub use inspect::{Inspection, inspect};
 pub use options::{Limits, Options};
 pub use recovery::recover;
 pub use store::PgStore;

@@ -12,7 +12,9 @@ mod key;
 mod lab;
 mod logs;
 mod restore;
+mod secret_text;
 mod serve;
+mod store_args;
 mod term;
 mod upgrade;
 

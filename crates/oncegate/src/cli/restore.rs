@@ -10,13 +10,14 @@ use oncegate_store::clock::{Clock, SystemClock};
 use oncegate_store::sqlite::{self, Options, SqliteStore};
 use oncegate_store::{Store, StoreError};
 
+use super::store_args::StoreArgs;
+
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// The backup.
     backup: PathBuf,
-    /// The directory of the store: an empty one, or one that is not there yet.
-    #[arg(long, env = "ONCEGATE_DATA", default_value = "oncegate-data")]
-    data: PathBuf,
+    #[command(flatten)]
+    store: StoreArgs,
     /// Set the store that is there aside, into a folder beside it. Nothing is deleted.
     #[arg(long)]
     replace: bool,
@@ -27,9 +28,11 @@ pub(super) struct Args {
 
 pub(super) async fn run(args: Args) -> Result<(), String> {
     let now = SystemClock::new().read().wall;
-    let data = args.data.clone();
+    let data =
+        args.store.directory("restore the database by its own means, pg_restore or your provider's")?;
+    let dir = data.clone();
     let restored = tokio::task::spawn_blocking(move || {
-        sqlite::restore(&args.backup, &args.data, args.replace, args.ephemeral, now)
+        sqlite::restore(&args.backup, &dir, args.replace, args.ephemeral, now)
     });
     let restored = restored.await.map_err(|e| e.to_string())?.map_err(|e| e.to_string())?;
     if let Some(folder) = &restored.set_aside {
@@ -66,17 +69,20 @@ pub(super) enum Recovery {
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Place {
-    /// The directory of the store, which no gate runs on.
-    #[arg(long, env = "ONCEGATE_DATA", default_value = "oncegate-data")]
-    data: PathBuf,
+    #[command(flatten)]
+    store: StoreArgs,
 }
 
 pub(super) async fn recovery(verb: Recovery) -> Result<(), String> {
     let place = match &verb {
         Recovery::Show(place) | Recovery::End { place, .. } => place,
     };
-    if !place.data.is_dir() {
-        return Err(format!("{}: there is no such directory", place.data.display()));
+    // Its nodes run in a recovery too, and answer.
+    let instead =
+        "ask one of its nodes: GET /v1/recovery, POST /v1/recovery/end with `reason` and an admin's token";
+    let data = place.store.directory(instead)?;
+    if !data.is_dir() {
+        return Err(format!("{}: there is no such directory", data.display()));
     }
     let options = Options {
         clock: Arc::new(SystemClock::new()),
@@ -85,10 +91,10 @@ pub(super) async fn recovery(verb: Recovery) -> Result<(), String> {
         ephemeral: true,
         max_bytes: None,
     };
-    let store = SqliteStore::open(&place.data, &options).map_err(|e| match e {
+    let store = SqliteStore::open(&data, &options).map_err(|e| match e {
         StoreError::Locked { .. } => format!(
             "a gate runs on {}; ask it: GET /v1/recovery, POST /v1/recovery/end with `reason` and an admin's token",
-            place.data.display()
+            data.display()
         ),
         other => other.to_string(),
     })?;

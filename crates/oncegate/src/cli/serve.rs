@@ -7,14 +7,15 @@ use std::time::Duration;
 
 use oncegate_core::limits;
 use oncegate_core::policy::parse_duration;
-use oncegate_core::secret::Secret;
 use oncegate_store::clock::SystemClock;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::logs;
+use super::secret_text::SecretText;
 use crate::app::{self, Options};
 use crate::config::{self, Config, ProcessEnvironment};
 use crate::http::server;
+use crate::place::{self, StoreUrl};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -24,9 +25,14 @@ pub(super) struct Args {
     /// The directory of the embedded store [default: oncegate-data].
     #[arg(long, env = "ONCEGATE_DATA")]
     data: Option<PathBuf>,
-    /// The store: `sqlite` in the data directory, or `sqlite:DIR` [default: sqlite].
-    #[arg(long, env = "ONCEGATE_STORE")]
-    store: Option<String>,
+    /// The store: `sqlite` in the data directory, `sqlite:DIR`, `postgres://user:password@host:5432/database`, or
+    /// `file:PATH` of a file in which one of these stands [default: sqlite].
+    #[arg(long, env = "ONCEGATE_STORE", hide_env_values = true)]
+    store: Option<SecretText>,
+    /// What this node is called, the same at each of its starts and no other's: for several on one PostgreSQL
+    /// [default: the machine's name].
+    #[arg(long, env = "ONCEGATE_NODE", value_parser = place::node_name)]
+    node: Option<String>,
     /// IP address and port to listen on. Addresses other than loopback are reachable by others.
     #[arg(long, env = "ONCEGATE_LISTEN", default_value = "127.0.0.1:7480", value_parser = address)]
     listen: SocketAddr,
@@ -35,7 +41,7 @@ pub(super) struct Args {
     ephemeral: bool,
     /// The first admin token, instead of one made and printed at the first start.
     #[arg(long, env = "ONCEGATE_ADMIN_TOKEN", hide = true, hide_env_values = true)]
-    admin_token: Option<Token>,
+    admin_token: Option<SecretText>,
     /// What is logged to stderr, e.g. `info` or `oncegate=debug`.
     #[arg(long, env = "ONCEGATE_LOG", default_value = "info")]
     log: String,
@@ -48,23 +54,6 @@ pub(super) struct Args {
     drain_notice: Duration,
 }
 
-/// A token from the environment; does not print.
-#[derive(Clone)]
-struct Token(Secret);
-
-impl std::fmt::Debug for Token {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Token(…)")
-    }
-}
-
-impl std::str::FromStr for Token {
-    type Err = std::convert::Infallible;
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        Ok(Self(Secret::new(text.trim())))
-    }
-}
-
 pub(super) async fn run(args: Args) -> Result<(), String> {
     logs::start(&args.log, args.log_format)?;
     // Listened for before anything can run, so that no signal is missed.
@@ -73,13 +62,23 @@ pub(super) async fn run(args: Args) -> Result<(), String> {
     server::raise_file_limit();
     let config = configuration(args.config.as_deref())?;
     let chosen = args.admin_token.is_some();
+    let named = args.store.map(|t| t.0);
+    if StoreUrl::shows_a_password(named.as_ref(), &ProcessEnvironment) {
+        tracing::warn!(
+            "the store's password stands among the arguments, which everybody on this machine can read; set \
+             ONCEGATE_STORE, or write --store file:PATH"
+        );
+    }
+    let store = StoreUrl::parse(named.as_ref(), args.data).map_err(|e| e.to_string())?;
     let options = Options {
         config,
-        data: data_dir(args.store.as_deref(), args.data)?,
+        store,
+        node: args.node.unwrap_or_else(place::machine_name),
         listen: args.listen,
         ephemeral: args.ephemeral,
         admin_token: args.admin_token.map(|t| t.0),
         clock: Arc::new(SystemClock::new()),
+        simulated: false,
         max_bytes: None,
         limits: app::Limits { drain_notice: args.drain_notice, ..app::Limits::default() },
     };
@@ -115,26 +114,6 @@ fn configuration(path: Option<&Path>) -> Result<Config, String> {
         None => return Ok(Config::default()),
     };
     config::load(path, &ProcessEnvironment).map_err(|e| e.to_string())
-}
-
-fn data_dir(store: Option<&str>, data: Option<PathBuf>) -> Result<PathBuf, String> {
-    let named = match store.unwrap_or("sqlite").split_once(':') {
-        None if store.is_none_or(|s| s == "sqlite") => None,
-        Some(("sqlite", dir)) if !dir.is_empty() => Some(PathBuf::from(dir)),
-        _ => {
-            let store = store.unwrap_or_default();
-            return Err(format!("--store {store}: this version knows `sqlite` and `sqlite:DIR`"));
-        }
-    };
-    match (named, data) {
-        (Some(named), Some(data)) if named != data => Err(format!(
-            "--store names the directory {} and --data names {}; give one of them",
-            named.display(),
-            data.display()
-        )),
-        (Some(dir), _) | (None, Some(dir)) => Ok(dir),
-        (None, None) => Ok("oncegate-data".into()),
-    }
 }
 
 fn notice(text: &str) -> Result<Duration, String> {

@@ -1,18 +1,16 @@
 //! `oncegate upgrade`: what this version would change in a store's file, and changing it.
 
-use std::path::PathBuf;
-
 use oncegate_store::StoreError;
 use oncegate_store::clock::{Clock, SystemClock};
 use oncegate_store::sqlite::{self, Schema};
 
 use super::ending::{Exit, Failure};
+use super::store_args::StoreArgs;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// The directory of the store.
-    #[arg(long, env = "ONCEGATE_DATA", default_value = "oncegate-data")]
-    data: PathBuf,
+    #[command(flatten)]
+    store: StoreArgs,
     /// Only say what would be done, and change nothing; a gate may be running. Exit status 0: nothing to do;
     /// 3: an upgrade would be made; 4: there is no store; 5: a newer version wrote it; 1: it is damaged, or there is no
     /// room for the copy.
@@ -26,10 +24,13 @@ const WOULD_UPGRADE: u8 = 3;
 /// The exit status.
 pub(super) async fn run(args: Args) -> Result<u8, Failure> {
     let now = SystemClock::new().read().wall;
-    let data = args.data.clone();
+    let instead = "the first node of a newer version brings it up to date as it starts; `oncegate doctor` says how it \
+                   stands";
+    let data = args.store.directory(instead)?;
+    let dir = data.clone();
     let looked = tokio::task::spawn_blocking(move || match args.check {
-        true => sqlite::check(&args.data),
-        false => sqlite::upgrade(&args.data, true, now),
+        true => sqlite::check(&dir),
+        false => sqlite::upgrade(&dir, true, now),
     });
     match looked.await {
         Ok(Ok(Some(schema))) => told(&schema, args.check),

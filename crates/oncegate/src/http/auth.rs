@@ -208,11 +208,11 @@ async fn authenticate(
         ));
     };
     let hash = sha256(token.as_bytes());
-    let known = match state.tokens.known(&hash) {
+    let known = match state.tokens.known(&hash, state.gate.clock().read().monotonic) {
         Ok(known) => Some(known),
-        Err(epoch) => {
+        Err(asked) => {
             let found = state.gate.store().token_by_hash(hash).await?;
-            found.map(|token| state.tokens.remember(epoch, hash, token))
+            found.map(|token| state.tokens.remember(asked, hash, token))
         }
     };
     let now = state.gate.store().now().wall;

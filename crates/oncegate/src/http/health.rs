@@ -72,7 +72,7 @@ impl Health {
         found
     }
 
-    async fn text(&self, gate: &Gatekeeper, backups: &Backups) -> String {
+    async fn text(&self, gate: &Gatekeeper, backups: Option<&Backups>) -> String {
         let mut read = self.read.lock().await;
         let now = gate.clock().read().monotonic;
         if read.is_none_or(|at| now.saturating_sub(at) >= limits::VITALS_LOOKED_AT_FOR) {
@@ -81,7 +81,7 @@ impl Health {
             match vitals {
                 // Wherever they lie, and only those that were found to be whole.
                 Ok(vitals) => {
-                    let backed_up_at = backups.standing().last_success_at;
+                    let backed_up_at = backups.and_then(|backups| backups.standing().last_success_at);
                     self.metrics.show(&Vitals { backed_up_at, ..vitals });
                 }
                 // What was counted is of use all the same.
@@ -139,7 +139,7 @@ pub(crate) async fn metrics_for(state: State<Arc<AppState>>, caller: Caller) -> 
 /// The same, for everybody.
 pub(crate) async fn metrics(State(state): State<Arc<AppState>>) -> Response {
     const TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    let mut response = state.health.text(&state.gate, &state.backups).await.into_response();
+    let mut response = state.health.text(&state.gate, state.backups.as_deref()).await.into_response();
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(TYPE));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));

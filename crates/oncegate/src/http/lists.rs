@@ -122,7 +122,8 @@ pub(crate) async fn claim(
     let flow = state.gate.book().automation(id.workspace, &view.automation).flow;
     let mut shown = answer::claim(&view, store.now());
     let open = view.claim.processing_state() != ProcessingState::Done;
-    if view.claim.flow && flow.is_none() && open && shown["note"].is_null() {
+    let runs = state.gate.somebody_runs(id.workspace, &view.automation);
+    if view.claim.flow && !runs && open && shown["note"].is_null() {
         shown["note"] = notice::no_runner(view.automation.as_str()).into();
     }
     shown["result"] = view.result.as_deref().and_then(|r| serde_json::from_str(r).ok()).unwrap_or_default();

@@ -73,7 +73,8 @@ pub(crate) struct AppState {
     /// The number of the token that ONCEGATE_ADMIN_TOKEN brought.
     pub(crate) preset_token: Option<i64>,
     pub(crate) tokens: KnownTokens,
-    pub(crate) backups: Arc<Backups>,
+    /// `None` where the store makes its own.
+    pub(crate) backups: Option<Arc<Backups>>,
     failures: Failures,
     /// Turns of large bodies, whose check and parsing take a core and memory.
     large_bodies: Arc<Semaphore>,
@@ -89,10 +90,11 @@ impl AppState {
         trusted_proxies: Vec<IpNet>,
         preset_token: Option<i64>,
         metrics: Arc<Metrics>,
-        backups: Arc<Backups>,
+        backups: Option<Arc<Backups>>,
     ) -> Self {
         let large_bodies = Arc::new(Semaphore::new(limits::LARGE_BODIES_AT_WORK_MAX));
-        let (tokens, failures) = (KnownTokens::default(), Failures::default());
+        let believed = gate.store().is_shared().then_some(limits::TOKEN_BELIEVED_FOR);
+        let (tokens, failures) = (KnownTokens::new(believed), Failures::default());
         Self {
             gate,
             doors,

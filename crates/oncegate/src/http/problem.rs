@@ -76,6 +76,7 @@ codes! {
     invalid_field = UNPROCESSABLE_ENTITY, "A field is missing or wrong";
     idempotency_key_reused = UNPROCESSABLE_ENTITY, "The Idempotency-Key was used for another call";
     store_unavailable = SERVICE_UNAVAILABLE, "The store cannot take this now";
+    not_backed_up = CONFLICT, "oncegate makes no backups of this store";
     backup_failed = SERVICE_UNAVAILABLE, "The backup could not be made";
     overloaded = SERVICE_UNAVAILABLE, "There is no room for this body now";
     internal = INTERNAL_SERVER_ERROR, "A fault in oncegate";

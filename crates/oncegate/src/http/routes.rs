@@ -129,6 +129,7 @@ pub(crate) fn routes(metrics_public: bool) -> Vec<Route> {
         post("/v1/notices/{id}/dismiss", ACT, notices::dismiss),
         get("/v1/recovery", READ, upkeep::recovery),
         post("/v1/recovery/end", Needs::ServerAdmin, upkeep::end_recovery),
+        get("/v1/nodes", Needs::ServerAdmin, upkeep::nodes),
         get("/v1/backup", Needs::ServerAdmin, upkeep::backups),
         post("/v1/backup", Needs::ServerAdmin, upkeep::back_up),
         get("/v1/tokens/self", Needs::AnyToken, api_tokens::own),

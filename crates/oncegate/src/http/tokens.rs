@@ -2,40 +2,64 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
 
 use oncegate_core::time::Timestamp;
 use oncegate_store::access::ApiToken;
 
 /// Rises with every forgetting.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Epoch(u64);
+struct Epoch(u64);
+
+/// When the store is asked about a token.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked {
+    epoch: Epoch,
+    /// On the monotonic clock, before it was asked.
+    at: Duration,
+}
 
 #[derive(Debug, Default)]
 struct Known {
     epoch: Epoch,
-    by_hash: HashMap<[u8; 32], Arc<ApiToken>>,
+    /// With when the store was asked, on the monotonic clock.
+    by_hash: HashMap<[u8; 32], (Duration, Arc<ApiToken>)>,
 }
 
-/// What is known of tokens in this process. One process owns a SQLite store, so that what it revokes it forgets here.
-#[derive(Debug, Default)]
+/// What is known of tokens in this process. Where one process owns the store, what it revokes it forgets here; what
+/// another one revokes is only found by asking again, so on a shared store nothing is believed for long.
+#[derive(Debug)]
 pub(crate) struct KnownTokens {
+    /// How long what the store said is believed; `None`: until it is forgotten.
+    believed: Option<Duration>,
     known: RwLock<Known>,
     used: Mutex<HashMap<i64, Timestamp>>,
 }
 
 impl KnownTokens {
-    /// The token, or when it was looked for in vain.
-    pub(crate) fn known(&self, hash: &[u8; 32]) -> Result<Arc<ApiToken>, Epoch> {
+    pub(crate) fn new(believed: Option<Duration>) -> Self {
+        Self { believed, known: RwLock::default(), used: Mutex::default() }
+    }
+
+    /// The token, or when it was looked for in vain. `now` is the monotonic clock's.
+    pub(crate) fn known(&self, hash: &[u8; 32], now: Duration) -> Result<Arc<ApiToken>, Asked> {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        known.by_hash.get(hash).cloned().ok_or(known.epoch)
+        let asked = Asked { epoch: known.epoch, at: now };
+        let (at, token) = known.by_hash.get(hash).ok_or(asked)?;
+        match self.believed.is_none_or(|long| now.saturating_sub(*at) < long) {
+            true => Ok(Arc::clone(token)),
+            false => Err(asked),
+        }
     }
 
     /// Keeps what the store said, unless a token was revoked since it was asked: the answer may be from before.
-    pub(crate) fn remember(&self, asked_in: Epoch, hash: [u8; 32], token: ApiToken) -> Arc<ApiToken> {
+    pub(crate) fn remember(&self, asked: Asked, hash: [u8; 32], token: ApiToken) -> Arc<ApiToken> {
         let token = Arc::new(token);
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
-        if known.epoch == asked_in {
-            known.by_hash.insert(hash, Arc::clone(&token));
+        // Of two that asked, the later knows more.
+        let newer = known.by_hash.get(&hash).is_none_or(|(at, _)| *at <= asked.at);
+        if known.epoch == asked.epoch && newer {
+            known.by_hash.insert(hash, (asked.at, Arc::clone(&token)));
         }
         token
     }
@@ -64,10 +88,10 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn what_was_read_before_a_revocation_is_not_believed_after_it() {
-        let tokens = KnownTokens::default();
-        let token = ApiToken {
+    const S: Duration = Duration::from_secs(1);
+
+    fn token(revoked_at: Option<Timestamp>) -> ApiToken {
+        ApiToken {
             id: 1,
             workspace: Workspace::DEFAULT,
             name: "a".into(),
@@ -77,13 +101,32 @@ mod tests {
             created_by: "start".into(),
             expires_at: None,
             last_used_at: None,
-            revoked_at: None,
-        };
-        let asked_in = tokens.known(&[1; 32]).unwrap_err();
+            revoked_at,
+        }
+    }
+
+    #[test]
+    fn what_was_read_before_a_revocation_is_not_believed_after_it() {
+        let tokens = KnownTokens::new(None);
+        let asked = tokens.known(&[1; 32], S).unwrap_err();
         tokens.forget_all();
-        tokens.remember(asked_in, [1; 32], token.clone());
-        let asked_in = tokens.known(&[1; 32]).unwrap_err();
-        tokens.remember(asked_in, [1; 32], token);
-        assert!(tokens.known(&[1; 32]).is_ok());
+        tokens.remember(asked, [1; 32], token(None));
+        let asked = tokens.known(&[1; 32], S).unwrap_err();
+        tokens.remember(asked, [1; 32], token(None));
+        assert!(tokens.known(&[1; 32], 1_000 * S).is_ok());
+    }
+
+    #[test]
+    fn on_a_shared_store_another_node_may_have_revoked_it_a_moment_ago() {
+        let tokens = KnownTokens::new(Some(S));
+        let asked = tokens.known(&[1; 32], 5 * S).unwrap_err();
+        tokens.remember(asked, [1; 32], token(None));
+        assert!(tokens.known(&[1; 32], 5 * S + S / 2).is_ok());
+        let asked_late = tokens.known(&[1; 32], 6 * S).unwrap_err();
+        tokens.remember(asked_late, [1; 32], token(Some(Timestamp::from_secs(9))));
+        // An answer that was under way for long does not make it good again.
+        tokens.remember(asked, [1; 32], token(None));
+        assert!(tokens.known(&[1; 32], 6 * S).unwrap().revoked_at.is_some());
+        assert!(tokens.known(&[1; 32], 7 * S).is_err(), "what is bad is looked at again, too");
     }
 }

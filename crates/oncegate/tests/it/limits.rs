@@ -35,6 +35,9 @@ fn shown(name: &str, expression: &str) -> String {
             None => format!("{seconds} s"),
         };
     }
+    if let Some(ms) = expression.strip_prefix("Duration::from_millis(").and_then(|e| e.strip_suffix(')')) {
+        return format!("{} ms", product(ms));
+    }
     let value = product(expression);
     match name.contains("BYTES") {
         true if value.is_multiple_of(1 << 20) => format!("{} MiB", grouped(value >> 20)),

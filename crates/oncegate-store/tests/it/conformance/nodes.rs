@@ -15,7 +15,7 @@ pub(crate) fn names(of: &[&str]) -> Names {
 
 /// It declares all of them, and has steps for some.
 pub(crate) fn can(declares: &[&str], runs: &[&str]) -> Abilities {
-    Abilities { declares: names(declares), runs: names(runs) }
+    Abilities { declares: names(declares), runs: names(runs), calls_back: Names::new() }
 }
 
 async fn stranded(bench: &Bench, runnable: &[&str]) -> Vec<(Workspace, AutomationName)> {
@@ -62,7 +62,7 @@ async fn an_automation_is_known_by_its_workspace_too() {
         assert_eq!(bench.due_ids().await, [], "the name is the other workspace's");
         assert_eq!(stranded(&bench, &["welcome"]).await, [(theirs, automation("welcome"))]);
         let runs: Names = [(theirs, automation("welcome"))].into();
-        bench.hello(Abilities { declares: runs.clone(), runs }).await.unwrap();
+        bench.hello(Abilities { declares: runs.clone(), runs, ..Abilities::default() }).await.unwrap();
         assert_eq!(bench.due_ids().await, [id]);
         bench.person(id, Act::Dismiss).await;
         assert_eq!(stranded(&bench, &["welcome"]).await, []);

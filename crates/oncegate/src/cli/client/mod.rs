@@ -14,6 +14,7 @@ mod gate;
 mod groups;
 mod inbox;
 mod list;
+mod nodes;
 mod notices;
 mod once;
 mod parent;
@@ -94,6 +95,9 @@ pub(super) enum Verb {
         after_help = "Examples:\n  oncegate notices\n  oncegate notices dismiss 4 --reason 'the new name is meant'"
     )]
     Notices(notices::Args),
+    /// The processes that share the gate's store, for the server's admins.
+    #[command(after_help = "Example:\n  oncegate nodes")]
+    Nodes(nodes::Args),
     /// What people did: who, what, when, why.
     #[command(
         after_help = "Examples:\n  oncegate audit\n  oncegate audit --actor mia --since 7d\n  oncegate audit --export csv > audit.csv"
@@ -195,6 +199,7 @@ pub(super) async fn run(verb: Verb) -> Result<u8, Failure> {
         Verb::Bulk(verb) => bulk::run(verb).await,
         Verb::Automations(args) => automations::run(args).await,
         Verb::Notices(args) => notices::run(args).await,
+        Verb::Nodes(args) => nodes::run(args).await,
         Verb::Release(args) => acts::release(args).await,
         Verb::Pause(args) => acts::set_paused(args, "pause").await,
         Verb::Resume(args) => acts::set_paused(args, "resume").await,

@@ -275,9 +275,9 @@ pub(super) fn integrity(store: &Store) -> Finding {
     }
 }
 
-pub(super) fn clock_source(clock: &Clock) -> Finding {
+pub(super) fn clock_source(synchronised: Option<bool>) -> Finding {
     const NAME: &str = "clock";
-    match clock.synchronised {
+    match synchronised {
         Some(true) => Finding::ok(NAME, "kept right by the network (NTP)"),
         Some(false) => Finding::warn(
             NAME,

@@ -7,13 +7,15 @@ use http::{Method, Uri};
 use oncegate_connect::{CallOutcome, Caller, Options, OutgoingRequest, PrivateAllowance};
 use oncegate_core::time::Timestamp;
 use oncegate_store::clock::{Clock as _, SystemClock};
+use oncegate_store::postgres;
 use oncegate_store::sqlite::{self, FileSystem, Inspection};
 use serde_json::Value;
 use tokio::process::Command;
 
-use super::{Args, Seen};
+use super::{Args, Place, Seen};
 use crate::app;
 use crate::config::{self, Config, ProcessEnvironment};
+use crate::place::StoreUrl;
 
 /// The data directory from outside.
 pub(super) struct Disk {
@@ -33,8 +35,6 @@ pub(super) type Store = Result<Option<Inspection>, String>;
 
 pub(super) struct Clock {
     pub(super) now: Timestamp,
-    /// Whether the machine says that its clock is kept right by somebody; `None` if it cannot be asked.
-    pub(super) synchronised: Option<bool>,
     pub(super) ticked_at: Option<Timestamp>,
     /// Whether a gate answers, and so should tick.
     pub(super) is_ticking: bool,
@@ -57,14 +57,36 @@ pub(super) struct Gate {
     pub(super) answer: Result<Vec<String>, String>,
 }
 
+/// What lies in the data directory.
+pub(super) struct Directory {
+    pub(super) disk: Disk,
+    pub(super) store: Store,
+    pub(super) clock: Clock,
+    pub(super) backup: Backup,
+}
+
 /// Looks at everything.
 ///
 /// # Errors
 /// The URL cannot be one.
 pub(super) async fn look(args: &Args) -> Result<Seen, String> {
-    let clock = SystemClock::new();
-    let data = args.data.clone();
     let gate = gate(args.url.as_deref()).await?;
+    let place = match args.store.url()? {
+        StoreUrl::Sqlite(data) => Place::Directory(Box::new(directory(data, gate.answer.is_ok()).await?)),
+        StoreUrl::Postgres(url) => {
+            Place::Database(postgres::inspect(&url, &SystemClock::new()).await.map_err(|e| e.to_string()))
+        }
+    };
+    Ok(Seen {
+        place,
+        synchronised: synchronised().await,
+        files: rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum,
+        configuration: configuration(args.config.as_deref()),
+        gate,
+    })
+}
+
+async fn directory(data: PathBuf, is_ticking: bool) -> Result<Directory, String> {
     // Files may be slow, and a damaged database takes long to read.
     let (disk, store, newest) = tokio::task::spawn_blocking(move || {
         let store = sqlite::inspect(&data).map_err(|e| e.to_string());
@@ -73,20 +95,12 @@ pub(super) async fn look(args: &Args) -> Result<Seen, String> {
     .await
     .map_err(|e| e.to_string())?;
     let inspection = store.as_ref().ok().and_then(Option::as_ref);
-    let now = clock.read().wall;
-    Ok(Seen {
-        clock: Clock {
-            now,
-            synchronised: synchronised().await,
-            ticked_at: inspection.and_then(|i| i.ticked_at),
-            is_ticking: gate.answer.is_ok(),
-        },
+    let now = SystemClock::new().read().wall;
+    Ok(Directory {
+        clock: Clock { now, ticked_at: inspection.and_then(|i| i.ticked_at), is_ticking },
         backup: Backup { now, newest, has_store: inspection.is_some() },
         disk,
         store,
-        files: rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum,
-        configuration: configuration(args.config.as_deref()),
-        gate,
     })
 }
 

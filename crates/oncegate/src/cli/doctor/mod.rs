@@ -2,6 +2,7 @@
 //! running gate and without one.
 
 mod checks;
+mod database;
 mod look;
 mod report;
 #[cfg(test)]
@@ -12,14 +13,15 @@ use std::path::PathBuf;
 
 use report::{Finding, Mark};
 
+use super::store_args::StoreArgs;
+
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// The configuration file; without it, `oncegate.yaml` is looked at if it is there.
     #[arg(long, env = "ONCEGATE_CONFIG")]
     config: Option<PathBuf>,
-    /// The data directory.
-    #[arg(long, env = "ONCEGATE_DATA", default_value = "oncegate-data")]
-    data: PathBuf,
+    #[command(flatten)]
+    store: StoreArgs,
     /// Where the gate answers; if named, it must [default: http://127.0.0.1:7480].
     #[arg(long, env = "ONCEGATE_URL")]
     url: Option<String>,
@@ -29,34 +31,46 @@ pub(super) struct Args {
 }
 
 /// What a look at the machine and its files found.
-pub(super) struct Seen {
-    disk: look::Disk,
-    store: look::Store,
-    clock: look::Clock,
-    backup: look::Backup,
+struct Seen {
+    place: Place,
+    /// Whether the machine says that its clock is kept right by somebody; `None` if it cannot be asked.
+    synchronised: Option<bool>,
     files: Option<u64>,
     configuration: look::Configuration,
     gate: look::Gate,
 }
 
+/// Where the store lies.
+enum Place {
+    Directory(Box<look::Directory>),
+    Database(database::Seen),
+}
+
 /// Every check, in the order in which they are shown.
 fn findings(seen: &Seen) -> Vec<Finding> {
-    vec![
+    let mut findings = vec![
         checks::gate(&seen.gate),
         checks::configuration(&seen.configuration),
         checks::public_url(&seen.configuration),
-        checks::file_system(&seen.disk),
-        checks::space(&seen.disk),
-        checks::permissions(&seen.disk),
-        checks::sync(&seen.disk),
-        checks::durability(&seen.store),
-        checks::schema(&seen.store),
-        checks::integrity(&seen.store),
-        checks::clock_source(&seen.clock),
-        checks::clock_and_store(&seen.clock),
-        checks::backup(&seen.backup),
-        checks::open_files(seen.files),
-    ]
+    ];
+    match &seen.place {
+        Place::Directory(seen) => findings.extend([
+            checks::file_system(&seen.disk),
+            checks::space(&seen.disk),
+            checks::permissions(&seen.disk),
+            checks::sync(&seen.disk),
+            checks::durability(&seen.store),
+            checks::schema(&seen.store),
+            checks::integrity(&seen.store),
+        ]),
+        Place::Database(seen) => findings.extend(database::findings(seen)),
+    }
+    findings.push(checks::clock_source(seen.synchronised));
+    if let Place::Directory(seen) = &seen.place {
+        findings.extend([checks::clock_and_store(&seen.clock), checks::backup(&seen.backup)]);
+    }
+    findings.push(checks::open_files(seen.files));
+    findings
 }
 
 /// Exit status 1 if there is a problem; a warning is none.

@@ -22,7 +22,7 @@ const WHO: [&str; 9] = [
 /// Method, path, what is asked of the subject (of the automation `other`, in the workspace `default`), and one letter
 /// per row of [`WHO`]. Those who are bound are bound to `shared`; `acme` has come to have an `other` of its own.
 #[rustfmt::skip]
-const TABLE: [(&str, &str, &str); 47] = [
+const TABLE: [(&str, &str, &str); 48] = [
     ("GET",  "/metrics",                          "-rrr ---- -"),
     ("POST", "/v1/claims",                        "r-rr ---- r"),
     ("GET",  "/v1/claims",                        "-rrr -rrr r"),
@@ -55,6 +55,7 @@ const TABLE: [(&str, &str, &str); 47] = [
     ("POST", "/v1/notices/{id}/dismiss",          "--?? --?? ?"),
     ("GET",  "/v1/recovery",                      "-rrr -rrr r"),
     ("POST", "/v1/recovery/end",                  "---r ---- -"),
+    ("GET",  "/v1/nodes",                         "---r ---- -"),
     ("GET",  "/v1/backup",                        "---r ---- -"),
     ("POST", "/v1/backup",                        "---r ---- -"),
     ("GET",  "/v1/tokens/self",                   "rrrr rrrr r"),

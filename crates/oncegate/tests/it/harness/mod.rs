@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use oncegate::app::{self, Limits, Options, Running, StartError};
+use oncegate::app::{self, Limits, Options, Running, StartError, StoreUrl};
 use oncegate::config::{self, Environment};
 use oncegate_core::access::Role;
 use oncegate_core::key::{AutomationName, Workspace, sha256};
@@ -163,11 +163,13 @@ async fn start(
     let options = || Options {
         config: config::parse(&setup.yaml, Path::new("oncegate.yaml"), &setup.vars)
             .unwrap_or_else(|e| panic!("{e}\n{}", setup.yaml)),
-        data: data.to_owned(),
+        store: StoreUrl::Sqlite(data.to_owned()),
+        node: "a".into(),
         listen,
         ephemeral: true,
         admin_token: Some(Secret::new(ADMIN)),
         clock: Arc::clone(clock) as _,
+        simulated: true,
         max_bytes: setup.max_bytes,
         limits: setup.limits,
     };
