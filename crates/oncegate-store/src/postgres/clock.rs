@@ -62,11 +62,15 @@ impl ClusterClock {
         (-millis(CLOCK_SLACK)..=COUNTS_MS).contains(&passed).then(|| reading(state.anchor, wall))
     }
 
-    /// Both clocks as they should stand now, for what needs no better: how long to sleep, which age to show.
-    pub(super) fn estimate(&self, monotonic: Duration) -> Now {
+    /// Both clocks as they should stand now, for what needs no better: how long to sleep, which age to show. `wall` is
+    /// what stands in for the database's clock, if something does; what a tick would say is said before it.
+    pub(super) fn estimate(&self, wall: Option<i64>, monotonic: Duration) -> Now {
         let state = self.lock();
-        let (wall, at) = state.heard;
-        reading(state.anchor, wall + millis(monotonic.saturating_sub(at)))
+        let passed = |(then, at): (i64, Duration)| then + millis(monotonic.saturating_sub(at));
+        let (wall, expected) = (wall.unwrap_or_else(|| passed(state.heard)), passed(state.witness));
+        let was_set = (wall - expected).abs() > millis(CLOCK_SLACK);
+        let believed = if was_set { expected } else { wall };
+        Now { wall: Timestamp::from_millis(wall), lease: reading(state.anchor, believed).lease }
     }
 
     /// Takes over a tick that this node made.

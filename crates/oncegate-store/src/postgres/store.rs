@@ -92,12 +92,7 @@ impl Shared {
 
     /// Both clocks as they should stand now.
     pub(super) fn estimate(&self) -> Now {
-        let reading = self.clock.read();
-        match self.simulated {
-            true => self.cluster.at(reading.wall.as_millis(), reading.monotonic),
-            false => None,
-        }
-        .unwrap_or_else(|| self.cluster.estimate(reading.monotonic))
+        self.cluster.estimate(self.simulated_wall(), self.clock.read().monotonic)
     }
 
     /// Ticks on a connection that is in no transaction; both clocks after it, and whether the database's clock was set
