@@ -163,8 +163,11 @@ async fn start(
     let options = || Options {
         config: config::parse(&setup.yaml, Path::new("oncegate.yaml"), &setup.vars)
             .unwrap_or_else(|e| panic!("{e}\n{}", setup.yaml)),
-        store: StoreUrl::Sqlite(data.to_owned()),
-        node: "a".into(),
+        store: match database {
+            None => StoreUrl::Sqlite(data.to_owned()),
+            Some(database) => StoreUrl::Postgres(Secret::new(database.url())),
+        },
+        node: format!("node-{node}"),
         listen,
         ephemeral: true,
         admin_token: Some(Secret::new(ADMIN)),
