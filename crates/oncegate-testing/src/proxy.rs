@@ -6,10 +6,6 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 
-/// What PostgreSQL's simple query `COMMIT` is on the wire: `Q`, a length of four bytes, the text and a zero
-/// (PostgreSQL's manual, "Message Formats").
-const COMMIT: &[u8] = b"Q\x00\x00\x00\x0bCOMMIT\x00";
-
 /// Forwards connections to a port of this machine, until it is dropped.
 #[derive(Debug)]
 pub struct Proxy {
@@ -22,8 +18,9 @@ struct Shared {
     open: Mutex<Vec<[TcpStream; 2]>>,
     refuses: AtomicBool,
     ends: AtomicBool,
-    lose_commits: AtomicU32,
-    lost_commits: AtomicU32,
+    /// What is looked for in what clients send, and in how many of them it is still acted on.
+    loses: Mutex<(Vec<u8>, u32)>,
+    lost: AtomicU32,
 }
 
 impl Proxy {
@@ -77,15 +74,16 @@ impl Proxy {
         self.shared.refuses.store(refuses, Ordering::SeqCst);
     }
 
-    /// Of the next `count` commits the server is told, and nobody is told what it says: the connection is cut instead.
-    pub fn lose_commits(&self, count: u32) {
-        self.shared.lose_commits.store(count, Ordering::SeqCst);
+    /// Of the next `count` messages that hold these bytes, e.g. `COMMIT`, the server is told, and nobody is told what it
+    /// says: the connection is cut instead. A message must come in one piece, which short ones do.
+    pub fn lose_answers_to(&self, bytes: &[u8], count: u32) {
+        *self.shared.loses() = (bytes.to_vec(), count);
     }
 
-    /// How many commits' answers were lost so far.
+    /// How many answers were lost so far.
     #[must_use]
-    pub fn lost_commits(&self) -> u32 {
-        self.shared.lost_commits.load(Ordering::SeqCst)
+    pub fn lost(&self) -> u32 {
+        self.shared.lost.load(Ordering::SeqCst)
     }
 }
 
@@ -107,11 +105,10 @@ impl Shared {
         let (upward, shared) = (Arc::clone(&loses), Arc::clone(self));
         thread::spawn(move || {
             copy(from_client, to_server, |bytes| {
-                let commits = bytes.windows(COMMIT.len()).any(|window| window == COMMIT);
-                let take = |left: u32| left.checked_sub(1);
-                if commits
-                    && shared.lose_commits.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take).is_ok()
-                {
+                let mut loses = shared.loses();
+                let (needle, left) = &mut *loses;
+                if *left > 0 && bytes.windows(needle.len()).any(|window| window == needle) {
+                    *left -= 1;
                     upward.store(true, Ordering::SeqCst);
                 }
                 true
@@ -121,10 +118,14 @@ impl Shared {
         thread::spawn(move || {
             copy(from_server, to_client, |_| {
                 let lost = loses.load(Ordering::SeqCst);
-                shared.lost_commits.fetch_add(u32::from(lost), Ordering::SeqCst);
+                shared.lost.fetch_add(u32::from(lost), Ordering::SeqCst);
                 !lost
             });
         });
+    }
+
+    fn loses(&self) -> MutexGuard<'_, (Vec<u8>, u32)> {
+        self.loses.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<[TcpStream; 2]>> {

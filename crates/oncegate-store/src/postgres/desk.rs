@@ -31,8 +31,9 @@ use crate::observer;
 use crate::transition::claim::{self, Keep, Loaded, Pruned, Writes};
 use crate::transition::{Line, Rules};
 
-/// Statements under way at the same time; while they are, what comes is gathered for the next.
-const DESKS: usize = 3;
+/// Statements under way at the same time: one is written while the other waits for the disk. What comes meanwhile is
+/// gathered for the next.
+const DESKS: usize = 2;
 /// Most claims in one statement: bounds how long the first of them waits for the last.
 const GROUP_MAX: usize = 256;
 /// Most bytes of payloads in one statement; a larger payload goes alone.

@@ -181,7 +181,7 @@ fn a_proxy_cuts_refuses_and_loses_the_answer_of_a_commit() {
     proxy.refuse(true);
     assert!(ask(&database, &url, "SELECT 1").is_err());
     proxy.refuse(false);
-    proxy.lose_commits(1);
+    proxy.lose_answers_to(b"COMMIT", 1);
     let insert = |n: u32| {
         Command::new(database.server().binaries().program("psql"))
             .args([
@@ -199,7 +199,7 @@ fn a_proxy_cuts_refuses_and_loses_the_answer_of_a_commit() {
             .unwrap()
     };
     assert!(!insert(1).status.success(), "nobody heard of it");
-    assert_eq!(proxy.lost_commits(), 1);
+    assert_eq!(proxy.lost(), 1);
     until("it is there all the same", || database.sql("SELECT * FROM through") == "1");
     assert!(insert(2).status.success());
     assert_eq!(database.sql("SELECT * FROM through ORDER BY n"), "1\n2");
