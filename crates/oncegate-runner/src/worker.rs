@@ -176,12 +176,12 @@ impl Worker {
         loop {
             match write().await {
                 Err(
-                    StoreError::Full(_)
+                    error @ (StoreError::Full(_)
                     | StoreError::Busy
                     | StoreError::Database(_)
                     | StoreError::Away(_)
-                    | StoreError::Unsure(_),
-                ) if tries < PATIENCE => {
+                    | StoreError::Unsure(_)),
+                ) if tries < patience(&error) => {
                     tries += 1;
                     self.gate.clock().sleep(Duration::from_millis(200)).await;
                 }
@@ -377,8 +377,14 @@ impl Worker {
     }
 }
 
-/// Tries of 200 ms: 20 s, well below the shortest lease.
-const PATIENCE: u32 = 100;
+/// Tries of 200 ms: 20 s; and 200 s for a database that is away, which may be changing its machine. Both are below the
+/// shortest lease.
+fn patience(error: &StoreError) -> u32 {
+    match error {
+        StoreError::Away(_) | StoreError::Unsure(_) => 1_000,
+        _ => 100,
+    }
+}
 
 fn said(finished: Option<(Answer, ClaimView)>) -> Answer {
     finished.map_or(Answer::LostClaim, |(answer, _)| answer)

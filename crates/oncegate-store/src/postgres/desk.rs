@@ -248,9 +248,20 @@ async fn together(shared: &Shared, workspace: Workspace, group: Vec<Waiting>, re
         })
         .collect();
     let began = shared.clock.read().monotonic;
-    let made = match items.is_empty() {
-        true => Ok(Vec::new()),
-        false => desk_sql::insert(shared, workspace, &items, anchor, shared.simulated_wall()).await,
+    let db = match items.is_empty() {
+        true => None,
+        false => match shared.reader().await {
+            Ok(db) => Some(db),
+            Err(fault) => {
+                let error = shared.failed(fault);
+                drop(items);
+                return group.into_iter().for_each(|one| answer(one, Fate::Failed(error.clone())));
+            }
+        },
+    };
+    let made = match &db {
+        None => Ok(Vec::new()),
+        Some(db) => desk_sql::insert(db, workspace, &items, anchor, shared.simulated_wall()).await,
     };
     let calls = items.len();
     drop(items);

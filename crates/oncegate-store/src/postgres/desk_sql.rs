@@ -7,8 +7,8 @@ use oncegate_core::key::{ClaimId, Workspace};
 
 use super::clock::{Anchor, COUNTS_MS};
 use super::error::Fault;
+use super::pool::Connection;
 use super::row::{self, Columns};
-use super::store::Shared;
 use crate::api::Payload;
 
 /// One new claim. Instants are those of a claim made at the anchor; the statement moves them to its own moment.
@@ -111,7 +111,7 @@ static WHOLE: LazyLock<String> = LazyLock::new(|| sql(true));
 
 /// Makes those that nothing stands in the way of: their ids, positions and the moment.
 pub(super) async fn insert(
-    shared: &Shared,
+    db: &Connection,
     workspace: Workspace,
     items: &[Item<'_>],
     anchor: Anchor,
@@ -120,7 +120,6 @@ pub(super) async fn insert(
     fn all<'i, 'a, T>(items: &'i [Item<'a>], of: impl Fn(&'i Item<'a>) -> T) -> Vec<T> {
         items.iter().map(of).collect()
     }
-    let db = shared.reader().await?;
     let whole = items.iter().any(|item| item.payload.is_some() || item.record_hash.is_some());
     let statement = db.prepare_cached(if whole { &WHOLE } else { &PLAIN }).await?;
     let (claim_id, automation_id) = (all(items, |i| &i.claim_id[..]), all(items, |i| i.automation_id));

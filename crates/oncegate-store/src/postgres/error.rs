@@ -56,15 +56,14 @@ fn judge(error: &tokio_postgres::Error) -> Fault {
     };
     let code = db.code();
     let words = format!("{} ({})", db.message(), code.code());
-    if [
-        SqlState::T_R_SERIALIZATION_FAILURE,
-        SqlState::T_R_DEADLOCK_DETECTED,
-        SqlState::UNIQUE_VIOLATION,
-        SqlState::LOCK_NOT_AVAILABLE,
-    ]
-    .contains(code)
+    if [SqlState::T_R_SERIALIZATION_FAILURE, SqlState::T_R_DEADLOCK_DETECTED, SqlState::UNIQUE_VIOLATION]
+        .contains(code)
     {
         return Fault::Again(words);
+    }
+    // Somebody has held the row for as long as we wait: the caller has waited long enough, too.
+    if *code == SqlState::LOCK_NOT_AVAILABLE {
+        return Fault::Failed(StoreError::Busy);
     }
     Fault::Failed(match code.code().get(..2) {
         Some("53") if *code == SqlState::DISK_FULL => StoreError::Full(words),
