@@ -1,6 +1,6 @@
 //! Where the store lies, and how it is opened: the embedded one in a directory, or PostgreSQL.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use oncegate_core::secret::Secret;
@@ -59,7 +59,7 @@ impl StoreUrl {
         match text.split_once(':') {
             None if text == "sqlite" => Ok(Self::Sqlite(data.unwrap_or_else(|| DATA.into()))),
             Some(("sqlite", dir)) if !dir.is_empty() => match data {
-                Some(data) if data != PathBuf::from(dir) => {
+                Some(data) if data.as_path() != Path::new(dir) => {
                     Err(StoreUrlError::Twice { store: dir.to_owned(), data: data.display().to_string() })
                 }
                 _ => Ok(Self::Sqlite(dir.into())),

@@ -108,14 +108,16 @@ fn reading(anchor: Anchor, wall: i64) -> Now {
 }
 
 /// The tick: one statement, whose row every node adds to in turn. `$1` is the time, if it is not the database's; `$2`
-/// what the node that ticks expects it to be, if it has ticked before.
+/// what the node that ticks expects it to be, if it has ticked before. It read the time before it came to hold the row: a
+/// tick that had to wait for another's must not move `wall` back, or what passed in between would count twice.
 pub(super) fn tick_sql() -> String {
     let slack = millis(CLOCK_SLACK);
     format!(
         "WITH d AS (SELECT coalesce($1::bigint, {WALL_SQL}) AS ms), \
          t AS (SELECT ms, CASE WHEN abs(ms - $2::bigint) > {slack} THEN $2::bigint ELSE ms END AS believed FROM d) \
          UPDATE clock SET \
-         lease = lease + LEAST(GREATEST(t.believed - wall, 0), {COUNTS_MS}), wall = t.ms, \
+         lease = lease + LEAST(GREATEST(t.believed - wall, 0), {COUNTS_MS}), \
+         wall = CASE WHEN wall - t.ms > {slack} THEN t.ms ELSE GREATEST(wall, t.ms) END, \
          set_back = set_back + CASE WHEN wall - t.ms > {slack} THEN GREATEST(t.believed, wall) - t.ms ELSE 0 END, \
          doubtful_until = CASE WHEN t.ms - GREATEST($2::bigint, wall) > {LEAP_MS} THEN t.ms + {PROBATION_MS} \
          WHEN wall - t.ms > {slack} THEN 0 ELSE doubtful_until END \

@@ -30,7 +30,7 @@ fn written(can: &Abilities) -> String {
         .iter()
         .map(|name| {
             let runs = u8::from(can.runs.contains(name)) * RUNS;
-            (name.0.0, name.1.as_str(), runs | u8::from(can.calls_back.contains(name)) * CALLS_BACK)
+            (name.0.0, name.1.as_str(), runs | (u8::from(can.calls_back.contains(name)) * CALLS_BACK))
         })
         .collect();
     serde_json::json!(declared).to_string()

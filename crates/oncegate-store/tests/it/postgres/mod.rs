@@ -107,3 +107,26 @@ async fn c29_nobody_says_that_no_node_can_run_what_another_one_runs() {
     assert_eq!(words(&again.claim(runner(id, again.boot())).await.unwrap().unwrap().decision), "run resumed");
     assert_eq!(b.due(9).await.unwrap().len(), 0);
 }
+
+/// A lease that aged faster than time would be taken from a holder that lives.
+#[tokio::test]
+async fn a_tick_that_comes_late_lets_no_time_count_twice() {
+    let cluster = Cluster::new();
+    let clocks = [MORNING, MORNING].map(|at| Arc::new(ManualClock::at(at)));
+    let open = |node: &'static str, clock: &Arc<ManualClock>| {
+        let options = Options { clock: Arc::clone(clock) as _, ..cluster.options(node) };
+        async move { PgStore::open(&options).await.unwrap() }
+    };
+    let [a, b] = [open("a", &clocks[0]).await, open("b", &clocks[1]).await];
+    a.tick().await.unwrap();
+    let began = a.now().lease;
+    for n in 1..=20u32 {
+        clocks[0].advance(5 * SECOND);
+        a.tick().await.unwrap();
+        // Its time was read before, and it waited.
+        b.tick().await.unwrap();
+        clocks[1].advance(5 * SECOND);
+        a.tick().await.unwrap();
+        assert_eq!(a.now().lease.since(began), n * 5 * SECOND);
+    }
+}

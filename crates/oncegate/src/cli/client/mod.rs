@@ -95,7 +95,7 @@ pub(super) enum Verb {
         after_help = "Examples:\n  oncegate notices\n  oncegate notices dismiss 4 --reason 'the new name is meant'"
     )]
     Notices(notices::Args),
-    /// The processes that share the gate's store, for the server's admins.
+    /// The processes that share the gate's store (server admins only).
     #[command(after_help = "Example:\n  oncegate nodes")]
     Nodes(nodes::Args),
     /// What people did: who, what, when, why.

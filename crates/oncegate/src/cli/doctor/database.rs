@@ -178,9 +178,12 @@ mod tests {
         }
     }
 
+    /// A check, what it says of a change, and the change.
+    type Case = (&'static str, Mark, &'static str, fn(&mut Inspection));
+
     #[test]
     fn each_check_of_a_database() {
-        let cases: Vec<(&str, Mark, &str, fn(&mut Inspection))> = vec![
+        let cases: [Case; 15] = [
             ("database", Mark::Problem, "standby", |i| i.is_standby = true),
             ("durability", Mark::Problem, "fsync=off", |i| i.fsync = "off".into()),
             ("schema", Mark::Skipped, "no store", |i| i.schema = None),
