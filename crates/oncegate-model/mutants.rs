@@ -66,7 +66,7 @@ pub const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         line: "2", name: "done runs again", file: "decide", scope: "together", breaks: "DoneOnce",
-        find: "State::Done { .. } => Err(stop(StopReason::Duplicate, None, None, None)),",
+        find: "State::Done { .. } => Err(duplicate(claim, request, now)),",
         put: "State::Done { .. } => candidate(claim.clone(), RunReason::First),",
     },
     Mutant {

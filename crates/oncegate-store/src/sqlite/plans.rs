@@ -9,6 +9,7 @@ use oncegate_core::claim::{Boot, ErrorCause, Holder, Parked, ProcessingState};
 use oncegate_core::decide::{Request, Start};
 use oncegate_core::fingerprint::Fingerprint;
 use oncegate_core::finish::{Call, Failed};
+use oncegate_core::identity::Likeness;
 use oncegate_core::inbox::InboxList;
 use oncegate_core::key::{AutomationName, IdempotencyKey, RecordName, RunId, StoreSecret};
 use oncegate_core::limits;
@@ -124,6 +125,8 @@ fn claim_call(key: &str, start: Start) -> ClaimCall {
             record: Some(RecordName::try_from("crm:1").unwrap()),
             ttl: None,
             correction: false,
+            likeness: Some(Likeness { hash: [7; 16], within: std::time::Duration::from_secs(60) }),
+            identity: None,
             dated: None,
         },
         run_url: None,
@@ -212,6 +215,9 @@ fn admit(cx: &Context<'_>) {
         json: "{}".into(),
         record: None,
         other_environment: None,
+        likeness: None,
+        about: None,
+        delivery_id: None,
         dated: None,
     };
     let unverified = UnverifiedCall {

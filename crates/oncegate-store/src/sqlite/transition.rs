@@ -192,6 +192,7 @@ impl Context<'_> {
             None => false,
             Some(run_id) => self.run_id_is_constant(place.workspace, run_id, id)?,
         };
+        let repeat_of = self.original(wanted.repeat, (id, place), stored)?;
         let loaded = Loaded {
             id: id.id,
             claim,
@@ -199,6 +200,7 @@ impl Context<'_> {
             pruned_done_at,
             record_holder: None,
             first_runs_of_record,
+            repeat_of,
             paused,
             stale_streak,
             run_id_is_constant,

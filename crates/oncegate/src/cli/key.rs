@@ -94,7 +94,7 @@ pub(super) fn run(args: Args) -> Result<u8, Failure> {
     let request = webhook::Request { headers: &headers, body: &body };
     let signature = signature(source, &request, secrets_set);
     let template = declared.automations.get(&source.automation).and_then(|a| a.record.as_deref());
-    let events: Vec<Event> = match source.provider.read(&request, name, source.key_fields.as_deref()) {
+    let events: Vec<Event> = match source.provider.read(&request, name, &source.rules) {
         Reading::Handshake => {
             term::write(if args.json {
                 "{\"handshake\":true}\n"

@@ -130,6 +130,8 @@ pub(crate) async fn claim(
     // A mismatch is judged by what came: `/v1/rejected/{id}` of a delivery shows its body.
     let deliveries = store.deliveries(id, ROWS_DEFAULT).await?;
     shown["deliveries"] = deliveries.iter().map(delivery).collect();
+    let ids = deliveries.iter().map(|row| (row.source.as_str(), row.delivery_id.as_deref()));
+    shown["hint"] = json!(notice::subscribed_twice(ids));
     if let Some(work) = store.work(id).await? {
         // What was declared but not started is part of the story of an error.
         let steps: Vec<Value> = flow
@@ -227,6 +229,7 @@ pub(crate) fn delivery(row: &DeliveryRow) -> Value {
         "received_at": row.received_at,
         "repeats": row.repeats,
         "last_at": row.last_at,
+        "delivery_id": row.delivery_id,
         "verdict": row.verdict,
         "reason": row.reason,
         "settled_at": row.settled_at,

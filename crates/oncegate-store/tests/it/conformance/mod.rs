@@ -229,6 +229,8 @@ pub(crate) fn caller(text: &str) -> ClaimCall {
             record: None,
             ttl: None,
             correction: false,
+            likeness: None,
+            identity: None,
             dated: None,
         },
         run_url: None,
