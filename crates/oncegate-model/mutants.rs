@@ -220,8 +220,8 @@ pub const MUTANTS: &[Mutant] = &[
     Mutant {
         line: "10", name: "a live claim takes on a record", file: "decide", scope: "a record named later",
         breaks: "OneClaimPerRecord",
-        find: "        if matches!(claim.state, State::Processing(_)) {\n            (claim.fingerprint, claim.record)",
-        put: "        if false {\n            (claim.fingerprint, claim.record)",
+        find: "        if matches!(claim.state, State::Processing(_)) {\n            (claim.fingerprint, claim.record, claim.identity)",
+        put: "        if false {\n            (claim.fingerprint, claim.record, claim.identity)",
     },
     Mutant {
         line: "10", name: "an orphan's record is anybody's", file: "decide", scope: "two flows on a record",

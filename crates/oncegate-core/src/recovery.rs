@@ -73,7 +73,7 @@ impl Restores {
 }
 
 /// Nothing that the restored store holds speaks of this effect as open, and no person has.
-pub(crate) fn is_unknown(facts: &Facts) -> bool {
+pub fn is_unknown(facts: &Facts) -> bool {
     facts.claim.as_ref().is_none_or(|claim| match claim.state {
         // Only one whose retention has ended comes this far.
         State::Done { .. } => true,
@@ -84,7 +84,7 @@ pub(crate) fn is_unknown(facts: &Facts) -> bool {
 
 /// DESIGN §7: events that the backup cannot know are parked, those that come during the recovery and those that are
 /// dated before the restore.
-pub(crate) fn may_have_been_done(facts: &Facts, request: &Request) -> bool {
+pub fn may_have_been_done(facts: &Facts, request: &Request) -> bool {
     match facts.hold {
         Some(Hold::Recovery) => is_unknown(facts),
         Some(Hold::Paused | Hold::Incident) | None => {

@@ -4,7 +4,7 @@ use crate::claim::{Claim, State};
 use crate::decision::Request;
 
 /// Line 1: whether the request means something else than the claim of its key.
-pub(crate) fn mismatches(claim: &Claim, request: &Request) -> bool {
+pub fn mismatches(claim: &Claim, request: &Request) -> bool {
     let payload =
         matches!((&claim.fingerprint, &request.fingerprint), (Some(a), Some(b)) if a.differs_from(b));
     let record = matches!((&claim.record, &request.record), (Some(a), Some(b)) if a != b);
@@ -19,12 +19,12 @@ pub const IDENTITY_CHANGED: &str = "record identity changed: the fields that are
     those of the one that this key was claimed for";
 
 /// Whether both say something about their record, and it differs.
-pub(crate) fn is_of_another_record(claim: &Claim, request: &Request) -> bool {
+pub fn is_of_another_record(claim: &Claim, request: &Request) -> bool {
     matches!((&claim.identity, &request.identity), (Some(a), Some(b)) if a.differs_from(b))
 }
 
 /// What a person is told about a mismatch.
-pub(crate) fn mismatch_note(claim: &Claim, request: &Request) -> String {
+pub fn mismatch_note(claim: &Claim, request: &Request) -> String {
     let note = format!("the key is {} with another payload or record", claim.processing_state());
     match is_of_another_record(claim, request) {
         true => format!("{note}; {IDENTITY_CHANGED}"),

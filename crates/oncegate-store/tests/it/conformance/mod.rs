@@ -35,6 +35,7 @@ mod nudges;
 mod people;
 mod privacy;
 mod records;
+mod repeats;
 mod search;
 mod steps;
 mod time;

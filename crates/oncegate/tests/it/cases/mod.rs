@@ -3,9 +3,11 @@
 mod answers;
 mod claims;
 mod doors;
+mod identity;
 mod load;
 mod paths;
 mod people;
+mod repeats;
 mod resets;
 mod runner;
 mod time;
