@@ -9,7 +9,9 @@ use crate::limits;
 use crate::policy::{Finish, OnMismatch, OnStale, Policy, in_words};
 use crate::recovery;
 use crate::reset::{has_happened, reopened};
-use crate::sameness::{IDENTITY_CHANGED, is_of_another_record, mismatch_note, mismatches};
+use crate::sameness::{
+    HALF_DONE, IDENTITY_CHANGED, is_half_done_elsewhere, is_of_another_record, mismatch_note, mismatches,
+};
 use crate::time::{Now, Timestamp};
 
 pub use crate::decision::*;
@@ -33,13 +35,6 @@ pub fn decide(facts: &Facts, request: &Request, policy: &Policy, now: Now) -> Ve
         }
         Ok(candidate) => start(facts, request, policy, now, candidate),
     }
-}
-
-const HALF_DONE: &str = "oncegate's own steps have begun this effect; it is theirs to go on with";
-
-fn is_half_done_elsewhere(claim: &Claim, request: &Request) -> bool {
-    let by_caller = matches!(request.start, Start::Now(Holder::Caller { .. }));
-    by_caller && claim.flow && !claim.progress.is_clean()
 }
 
 fn stop(
@@ -371,8 +366,8 @@ fn postpone(claim: &mut Claim, now: Now, wait: Duration) {
     }
 }
 
-/// Lines 7 and 8, what lies between (DESIGN §4): the effect that this one repeats by the second-level rule. Asked as long
-/// as no person has looked: a reset lets it run. What was forgotten after its retention is known, and so no repeat.
+/// Between lines 7 and 8 (DESIGN §4): the effect that this one repeats by the second-level rule. Asked as long as no
+/// person has looked: a reset lets it run. What was forgotten after its retention is known, and so no repeat.
 fn repeats(facts: &Facts, reason: RunReason) -> Option<ClaimId> {
     let claim = facts.claim.as_ref();
     let looked_at = claim.is_some_and(|c| c.resets > 0 && c.parked != Some(Parked::Repeat));

@@ -29,8 +29,8 @@ pub struct Facts {
     pub hold: Option<Hold>,
     /// First runs of this record in this automation within the window of the policy's loop limit.
     pub first_runs_of_record: u32,
-    /// Another claim of the automation that is the same effect by the repeat rule, and was first seen no longer than the
-    /// rule's window before this one.
+    /// Another claim of the automation that is the same effect by the repeat rule, and was first seen no longer than
+    /// the rule's window before this one.
     pub repeat_of: Option<Original>,
     /// What the flag home shows, if it has to be read.
     pub flag: FlagSeen,

@@ -134,8 +134,8 @@ fn distance(a: &str, b: &str) -> usize {
     row[b.len()]
 }
 
-/// What the deliveries of one claim show about its sources, given with their delivery ids: a retry is sent under the id of
-/// the first try, so one event under several ids was sent by several hooks (C04).
+/// What the deliveries of one claim show about its sources, given with their delivery ids: a retry is sent under the id
+/// of the first try, so one event under several ids was sent by several hooks.
 pub fn subscribed_twice<'a>(
     deliveries: impl IntoIterator<Item = (&'a str, Option<&'a str>)>,
 ) -> Option<String> {

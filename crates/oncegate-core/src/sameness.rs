@@ -1,7 +1,8 @@
-//! Whether a request and the claim of its key mean the same: payload, record, and what the record says about itself.
+//! Whether a request and the claim of its key mean the same: payload, record, what the record says about itself, and who
+//! does the work.
 
-use crate::claim::{Claim, State};
-use crate::decision::Request;
+use crate::claim::{Claim, Holder, State};
+use crate::decision::{Request, Start};
 
 /// Line 1: whether the request means something else than the claim of its key.
 pub fn mismatches(claim: &Claim, request: &Request) -> bool {
@@ -30,4 +31,13 @@ pub fn mismatch_note(claim: &Claim, request: &Request) -> String {
         true => format!("{note}; {IDENTITY_CHANGED}"),
         false => note,
     }
+}
+
+/// Told to a caller whose effect the runner is about.
+pub const HALF_DONE: &str = "oncegate's own steps have begun this effect; it is theirs to go on with";
+
+/// Only the runner knows which steps have happened; a caller would do them again.
+pub fn is_half_done_elsewhere(claim: &Claim, request: &Request) -> bool {
+    let by_caller = matches!(request.start, Start::Now(Holder::Caller { .. }));
+    by_caller && claim.flow && !claim.progress.is_clean()
 }

@@ -1,5 +1,5 @@
-//! What an automation declares about those who claim by themselves: the fields of their keys, and what makes two of their
-//! claims one.
+//! What an automation declares about those who claim by themselves: the fields of their keys, and what makes two of
+//! their claims one.
 
 use std::collections::BTreeMap;
 

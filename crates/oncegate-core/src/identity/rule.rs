@@ -81,8 +81,8 @@ impl Rule {
 
     /// Reads what stands in a field that is there.
     ///
-    /// A number and the same digits as text are one (DESIGN §4). Without the rule `number`, only whole numbers of 64 bits
-    /// are read: any other was rounded when it was parsed, so that two ids could have become one.
+    /// A number and the same digits as text are one (DESIGN §4). Without the rule `number`, only whole numbers of 64
+    /// bits are read: any other was rounded when it was parsed, so that two ids could have become one.
     ///
     /// # Errors
     /// It is no scalar, or does not fit the rule.

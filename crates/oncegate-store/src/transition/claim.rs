@@ -38,8 +38,8 @@ pub enum Repeat {
     None,
     /// It is known which; only the key is wanted.
     Known(ClaimId),
-    /// The first one of the automation that is like it, is no repeat itself, and was first seen before it, but no longer
-    /// than `within`. Of several calls at once only one may find none: a store decides them one after the other.
+    /// The first one of the automation that is like it, is no repeat itself, and was first seen before it, but no
+    /// longer than `within`. Of several calls at once only one may find none: a store decides them one after the other.
     Like(Likeness),
 }
 

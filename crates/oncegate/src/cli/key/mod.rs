@@ -1,5 +1,5 @@
-//! `oncegate key preview`: which keys a sample would get, and how they come about, before a source goes live. Nothing is
-//! sent to anybody and nothing stored; only `--delivery` asks a gate for what it has kept.
+//! `oncegate key preview`: which keys a sample would get, and how they come about, before a source goes live. Nothing
+//! is sent to anybody and nothing stored; only `--delivery` asks a gate for what it has kept.
 
 mod against;
 mod look;

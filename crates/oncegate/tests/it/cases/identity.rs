@@ -226,10 +226,8 @@ async fn c53_one_key_with_two_requests_runs_once_and_is_listed_as_used_again() {
 
 #[tokio::test]
 async fn c75_without_an_id_nobody_shares_a_key() {
-    let gate =
-        Setup::alone(&forms("[$.submission_id]", "", "ttl: 10m").replace("$RECEIVER", "http://127.0.0.1:9"))
-            .start()
-            .await;
+    let receiver = Receiver::start().await;
+    let gate = Setup::new(&forms("[$.submission_id]", "", "ttl: 10m"), &receiver).start().await;
     for fields in [
         json!({ "form_id": "f", "email": "ana@example.com" }),
         json!({ "form_id": "f", "submission_id": null }),
@@ -324,12 +322,9 @@ async fn c76_c77_c79_c80_an_address_is_one_key_at_every_door_and_is_sent_as_it_w
 
 #[tokio::test]
 async fn c81_a_number_and_its_digits_are_one_id_and_a_boolean_is_none() {
-    let gate = Setup::alone(
-        &forms("[form_id, submission_id]", "", "on_mismatch: ignore")
-            .replace("$RECEIVER", "http://127.0.0.1:9"),
-    )
-    .start()
-    .await;
+    let receiver = Receiver::start().await;
+    let gate =
+        Setup::new(&forms("[form_id, submission_id]", "", "on_mismatch: ignore"), &receiver).start().await;
     for (id, status) in [
         (json!(11497), "accepted"),
         (json!("11497"), "already accepted"),
