@@ -66,7 +66,7 @@ pub const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         line: "2", name: "done runs again", file: "decide", scope: "together", breaks: "DoneOnce",
-        find: "State::Done { .. } => Err(stop(StopReason::Duplicate, None, None, None)),",
+        find: "State::Done { .. } => Err(duplicate(claim, request, now)),",
         put: "State::Done { .. } => candidate(claim.clone(), RunReason::First),",
     },
     Mutant {
@@ -229,8 +229,8 @@ pub const MUTANTS: &[Mutant] = &[
     Mutant {
         line: "10", name: "a live claim takes on a record", file: "decide", scope: "a record named later",
         breaks: "OneClaimPerRecord",
-        find: "        if matches!(claim.state, State::Processing(_)) {\n            (claim.fingerprint, claim.record)",
-        put: "        if false {\n            (claim.fingerprint, claim.record)",
+        find: "        if matches!(claim.state, State::Processing(_)) {\n            (claim.fingerprint, claim.record, claim.identity)",
+        put: "        if false {\n            (claim.fingerprint, claim.record, claim.identity)",
     },
     Mutant {
         line: "10", name: "an orphan's record is anybody's", file: "decide", scope: "two flows on a record",

@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::fingerprint::Fingerprint;
+use crate::identity::IdentityPrint;
 use crate::key::{ClaimId, RecordName, RunId};
 use crate::limits;
 use crate::policy::Ttl;
@@ -306,6 +307,8 @@ pub enum Parked {
     Reset,
     /// Unknown to the backup that the store was restored from, and perhaps done between the two.
     Restored,
+    /// It is the same effect as another claim by the automation's repeat rule ([`Claim::repeat_of`]).
+    Repeat,
 }
 
 impl Parked {
@@ -317,6 +320,7 @@ impl Parked {
             Self::Incident => "incident",
             Self::Reset => "reset",
             Self::Restored => "restored",
+            Self::Repeat => "repeat",
         }
     }
 }
@@ -352,6 +356,12 @@ pub struct Claim {
     pub fingerprint: Option<Fingerprint>,
     /// The record it touches.
     pub record: Option<RecordName>,
+    /// What it agreed in with others of its automation when it was first seen ([`crate::identity::Likeness`]).
+    pub likeness: Option<[u8; 16]>,
+    /// The claim that it repeats, also after a person released it. Such a one has no repeats of its own.
+    pub repeat_of: Option<ClaimId>,
+    /// What its record said about itself.
+    pub identity: Option<IdentityPrint>,
     /// Retries spent since the last reset.
     pub retries_used: u32,
     /// Stale retries spent since the last reset, at most 1.
@@ -393,6 +403,9 @@ impl Claim {
             generation: 0,
             fingerprint: None,
             record: None,
+            likeness: None,
+            repeat_of: None,
+            identity: None,
             retries_used: 0,
             stale_retries_used: 0,
             resumes_used: 0,

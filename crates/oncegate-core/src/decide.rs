@@ -4,10 +4,14 @@
 use std::time::Duration;
 
 use crate::claim::{AtClaim, Claim, ErrorCause, Holder, Lease, Liveness, Nudge, Parked, State};
+use crate::key::ClaimId;
 use crate::limits;
-use crate::policy::{Finish, OnMismatch, OnStale, Policy, show_duration};
+use crate::policy::{Finish, OnMismatch, OnStale, Policy, in_words};
 use crate::recovery;
 use crate::reset::{has_happened, reopened};
+use crate::sameness::{
+    HALF_DONE, IDENTITY_CHANGED, is_half_done_elsewhere, is_of_another_record, mismatch_note, mismatches,
+};
 use crate::time::{Now, Timestamp};
 
 pub use crate::decision::*;
@@ -31,13 +35,6 @@ pub fn decide(facts: &Facts, request: &Request, policy: &Policy, now: Now) -> Ve
         }
         Ok(candidate) => start(facts, request, policy, now, candidate),
     }
-}
-
-const HALF_DONE: &str = "oncegate's own steps have begun this effect; it is theirs to go on with";
-
-fn is_half_done_elsewhere(claim: &Claim, request: &Request) -> bool {
-    let by_caller = matches!(request.start, Start::Now(Holder::Caller { .. }));
-    by_caller && claim.flow && !claim.progress.is_clean()
 }
 
 fn stop(
@@ -70,15 +67,20 @@ fn known(facts: &Facts, request: &Request, policy: &Policy, now: Now) -> Result<
         && !facts.clock_is_doubtful
     {
         let mut claim = reopened(claim.clone(), None, now);
-        (claim.fingerprint, claim.record) = (None, None);
-        let reason = RunReason::FirstAfterRetention;
-        return Ok(Candidate { claim, reason, corrected: false, caller_went_stale: false });
+        (claim.fingerprint, claim.record, claim.identity) = (None, None, None);
+        (claim.likeness, claim.repeat_of) = (None, None);
+        return Ok(Candidate {
+            claim,
+            reason: RunReason::FirstAfterRetention,
+            corrected: false,
+            caller_went_stale: false,
+        });
     }
     // Line 1.
     if policy.on_mismatch == OnMismatch::Stop && mismatches(claim, request) {
         let open = matches!(claim.state, State::None { .. } | State::Error { .. }) && !has_happened(claim);
         if !(request.correction && open && claim.progress.is_clean()) {
-            let note = format!("the key is {} with another payload or record", claim.processing_state());
+            let note = mismatch_note(claim, request);
             let mut marked = claim.clone();
             marked.mismatch_at = Some(now.wall);
             return Err(stop(StopReason::PayloadMismatch, None, Some(note), Some(marked)));
@@ -97,7 +99,7 @@ fn known(facts: &Facts, request: &Request, policy: &Policy, now: Now) -> Result<
         State::Done { at_claim: Some(asked), .. } if repeats_its_claim(facts, request, asked, now) => {
             candidate(claim.clone(), RunReason::SameRun)
         }
-        State::Done { .. } => Err(stop(StopReason::Duplicate, None, None, None)),
+        State::Done { .. } => Err(duplicate(claim, request, now)),
         State::Processing(lease) => processing(facts, request, policy, now, claim, lease),
         State::Error { due: Some(due), cause, .. } => match due.since(now.wall) {
             Duration::ZERO if *cause == ErrorCause::Shutdown && claim.resumes_used >= limits::RESUMES_MAX => {
@@ -143,11 +145,13 @@ fn known(facts: &Facts, request: &Request, policy: &Policy, now: Now) -> Result<
     }
 }
 
-fn mismatches(claim: &Claim, request: &Request) -> bool {
-    let payload =
-        matches!((&claim.fingerprint, &request.fingerprint), (Some(a), Some(b)) if a.differs_from(b));
-    let record = matches!((&claim.record, &request.record), (Some(a), Some(b)) if a != b);
-    payload || record
+/// Line 2. That it may be somebody else's effect which has not happened is never passed over in silence.
+fn duplicate(claim: &Claim, request: &Request, now: Now) -> Box<Verdict> {
+    if !is_of_another_record(claim, request) {
+        return stop(StopReason::Duplicate, None, None, None);
+    }
+    let marked = Claim { mismatch_at: Some(now.wall), ..claim.clone() };
+    stop(StopReason::Duplicate, None, Some(IDENTITY_CHANGED.to_owned()), Some(marked))
 }
 
 /// Lines 3, 4 and 6 for a claim that somebody holds.
@@ -261,23 +265,34 @@ fn call_back(claim: &mut Claim, policy: &Policy, due: Timestamp) {
 /// Lines 7 to 11: only what would run comes here.
 fn start(facts: &Facts, request: &Request, policy: &Policy, now: Now, candidate: Candidate) -> Verdict {
     let Candidate { mut claim, reason, corrected, caller_went_stale } = candidate;
-    let found = (claim.fingerprint, claim.record.clone());
+    let found = (claim.fingerprint, claim.record.clone(), claim.identity);
     claim.fingerprint = request.fingerprint.or(claim.fingerprint);
+    claim.identity = request.identity.or(claim.identity);
+    // As it was when it was first seen: the window begins there.
+    claim.likeness = claim.likeness.or(request.likeness.map(|like| like.hash));
     claim.record = request.record.clone().or(claim.record);
     // What a live claim holds was judged when it started; only a new attempt may take on another record.
     let stays_as_found = |claim: &mut Claim| {
         if matches!(claim.state, State::Processing(_)) {
-            (claim.fingerprint, claim.record) = found.clone();
+            (claim.fingerprint, claim.record, claim.identity) = found.clone();
         }
     };
     let with =
         |decision, claim| Verdict { decision, changes: Changes { claim, corrected, ..Changes::default() } };
+    let original = repeats(facts, reason);
+    claim.repeat_of = original.or(claim.repeat_of);
     let Start::Now(holder) = &request.start else {
         stays_as_found(&mut claim);
-        if may_have_been_done_before_the_restore(facts, request) {
+        if recovery::may_have_been_done(facts, request) {
             claim.flow = true;
             claim.parked = Some(Parked::Restored);
             return with(Decision::Queued(reason), Some(claim));
+        }
+        if original.is_some() {
+            claim.flow = true;
+            park(&mut claim, Parked::Repeat);
+            let news = (facts.claim.as_ref() != Some(&claim)).then_some(claim);
+            return with(Decision::Queued(reason), news);
         }
         let queued = queue(facts, claim, now);
         return with(Decision::Queued(reason), queued);
@@ -296,24 +311,23 @@ fn start(facts: &Facts, request: &Request, policy: &Policy, now: Now, candidate:
         return with(Decision::Run(reason), Some(claim));
     }
     let first = matches!(reason, RunReason::First | RunReason::FirstAfterRetention);
-    if let Some((stop, retry_after, parked)) = held_back(facts, policy, now, &claim, first) {
+    if let Some((stop, retry_after, parked)) = held_back(facts, policy, now, &claim, (first, original)) {
         stays_as_found(&mut claim);
         let caller = matches!(holder, Holder::Caller { .. });
         // Only what the runner will really come back to needs nobody's replay.
         let ours = claim.flow && !matches!(claim.state, State::None { due: None });
-        match parked {
-            Some(parked) => {
-                (claim.parked, claim.nudge) = (Some(parked), None);
-                if let State::None { due } = &mut claim.state {
-                    *due = None;
-                }
-            }
+        // Whatever else holds it back, nobody comes back to a repeat but a person.
+        match parked.or(original.map(|_| Parked::Repeat)) {
+            Some(parked) => park(&mut claim, parked),
             None if caller && !claim.flow => call_back(&mut claim, policy, now.wall.after(LOOK_AGAIN)),
             None if caller && !ours => claim.parked = Some(Parked::NeedsReplay),
             None if caller => {}
             None => postpone(&mut claim, now, retry_after.unwrap_or(LOOK_AGAIN).min(LOOK_AGAIN)),
         }
-        let note = (facts.hold == Some(Hold::Recovery)).then(|| recovery::HELD_NOTE.to_owned());
+        let note = match stop {
+            StopReason::Repeat => facts.repeat_of.as_ref().map(Original::note),
+            _ => (facts.hold == Some(Hold::Recovery)).then(|| recovery::HELD_NOTE.to_owned()),
+        };
         return with(Decision::Stop { reason: stop, retry_after, note }, Some(claim));
     }
     let record_taken_from = match &facts.record_holder {
@@ -352,26 +366,22 @@ fn postpone(claim: &mut Claim, now: Now, wait: Duration) {
     }
 }
 
-/// Nothing that the restored store holds speaks of this effect as open, and no person has.
-fn is_unknown(facts: &Facts) -> bool {
-    facts.claim.as_ref().is_none_or(|claim| match claim.state {
-        // Only one whose retention has ended comes this far.
-        State::Done { .. } => true,
-        State::None { .. } => claim.parked == Some(Parked::Restored),
-        State::Processing(_) | State::Error { .. } => false,
-    })
+/// Between lines 7 and 8 (DESIGN §4): the effect that this one repeats by the second-level rule. Asked as long as no
+/// person has looked: a reset lets it run. What was forgotten after its retention is known, and so no repeat.
+fn repeats(facts: &Facts, reason: RunReason) -> Option<ClaimId> {
+    let claim = facts.claim.as_ref();
+    let looked_at = claim.is_some_and(|c| c.resets > 0 && c.parked != Some(Parked::Repeat));
+    if reason != RunReason::First || looked_at {
+        return None;
+    }
+    facts.repeat_of.as_ref().map(|original| original.id).or(claim.and_then(|c| c.repeat_of))
 }
 
-/// DESIGN §7: events that the backup cannot know are parked, those that come during the recovery and those that are
-/// dated before the restore.
-fn may_have_been_done_before_the_restore(facts: &Facts, request: &Request) -> bool {
-    match facts.hold {
-        Some(Hold::Recovery) => is_unknown(facts),
-        Some(Hold::Paused | Hold::Incident) | None => {
-            facts.claim.is_none()
-                && facts.pruned_done_at.is_none()
-                && request.dated.is_some_and(|dated| facts.restores.make_doubtful(dated))
-        }
+/// It waits for a person.
+fn park(claim: &mut Claim, parked: Parked) {
+    (claim.parked, claim.nudge) = (Some(parked), None);
+    if let State::None { due } = &mut claim.state {
+        *due = None;
     }
 }
 
@@ -401,16 +411,19 @@ fn held_back(
     policy: &Policy,
     now: Now,
     claim: &Claim,
-    first: bool,
+    (first, original): (bool, Option<ClaimId>),
 ) -> Option<(StopReason, Option<Duration>, Option<Parked>)> {
     match facts.hold {
         Some(Hold::Paused) => return Some((StopReason::Paused, None, None)),
         Some(Hold::Incident) => return Some((StopReason::Incident, None, Some(Parked::Incident))),
         Some(Hold::Recovery) => {
-            let parked = is_unknown(facts).then_some(Parked::Restored);
+            let parked = recovery::is_unknown(facts).then_some(Parked::Restored);
             return Some((StopReason::Paused, None, parked));
         }
         None => {}
+    }
+    if original.is_some() {
+        return Some((StopReason::Repeat, None, Some(Parked::Repeat)));
     }
     if first && claim.record.is_some() && facts.first_runs_of_record >= policy.loop_limit.runs {
         return Some((StopReason::LoopSuspected, None, Some(Parked::LoopSuspected)));
@@ -484,17 +497,4 @@ pub fn without_record(mut claim: Claim) -> Claim {
 
 fn is_deferred(claim: &Claim) -> bool {
     matches!(&claim.state, State::Processing(Lease { deferred_until: Some(_), .. }))
-}
-
-/// Says how long something lasts in words, for notes: `45s`, `90 min`, `24 h`, `2 h 59 min`. Minutes are exact enough
-/// beyond two of them.
-pub fn in_words(d: Duration) -> String {
-    let seconds = d.as_secs();
-    let minutes = (seconds + 30) / 60;
-    match (seconds, minutes / 60, minutes % 60) {
-        (0..=120, _, _) => show_duration(Duration::from_secs(seconds)),
-        (_, 0 | 1, _) => format!("{minutes} min"),
-        (_, hours, 0) => format!("{hours} h"),
-        (_, hours, minutes) => format!("{hours} h {minutes} min"),
-    }
 }

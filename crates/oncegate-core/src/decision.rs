@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::claim::{Boot, Claim, Holder, Lease, Parent};
 use crate::fingerprint::Fingerprint;
-use crate::key::{ClaimId, RecordName, RunId};
+use crate::identity::{IdentityPrint, Likeness};
+use crate::key::{ClaimId, IdempotencyKey, RecordName, RunId};
 use crate::policy::Ttl;
 use crate::recovery::Restores;
 use crate::time::Timestamp;
@@ -28,6 +29,9 @@ pub struct Facts {
     pub hold: Option<Hold>,
     /// First runs of this record in this automation within the window of the policy's loop limit.
     pub first_runs_of_record: u32,
+    /// Another claim of the automation that is the same effect by the repeat rule, and was first seen no longer than
+    /// the rule's window before this one.
+    pub repeat_of: Option<Original>,
     /// What the flag home shows, if it has to be read.
     pub flag: FlagSeen,
     /// Stale claims of this automation since its last done.
@@ -43,6 +47,22 @@ pub struct Facts {
     pub boot: Boot,
     /// The restores that this store went through.
     pub restores: Arc<Restores>,
+}
+
+/// The claim that another one repeats.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Original {
+    /// Which.
+    pub id: ClaimId,
+    /// Its key.
+    pub key: IdempotencyKey,
+}
+
+impl Original {
+    /// What a person and a caller are told about its repeat.
+    pub fn note(&self) -> String {
+        format!("repeat of {}; a person can release it by resetting it", self.key)
+    }
 }
 
 /// Another claim that is `processing` on the same record.
@@ -89,6 +109,10 @@ pub struct Request {
     pub ttl: Option<Ttl>,
     /// A person, or an import that a person started, offers another payload for a key on which nothing happened.
     pub correction: bool,
+    /// What it agrees in with a claim that it may repeat, if the automation has a rule for that.
+    pub likeness: Option<Likeness>,
+    /// What it says about its record.
+    pub identity: Option<IdentityPrint>,
     /// When what is asked for happened, by the word of the event itself, if it says.
     pub dated: Option<Timestamp>,
 }
@@ -96,7 +120,16 @@ pub struct Request {
 impl Request {
     /// Asks for a claim as it stands, with no word about what it is to work on.
     pub fn as_it_stands(start: Start) -> Self {
-        Self { start, fingerprint: None, record: None, ttl: None, correction: false, dated: None }
+        Self {
+            start,
+            fingerprint: None,
+            record: None,
+            ttl: None,
+            correction: false,
+            likeness: None,
+            identity: None,
+            dated: None,
+        }
     }
 }
 
@@ -147,6 +180,8 @@ pub enum StopReason {
     Paused,
     /// The record is part of an open incident.
     Incident,
+    /// It repeats another effect by the automation's second-level rule.
+    Repeat,
     /// Too many first runs of one record in a short time.
     LoopSuspected,
     /// The flag home shows somebody else at work.
@@ -174,7 +209,7 @@ words!(RunReason {
 words!(StopReason {
     PayloadMismatch = "payload_mismatch", Duplicate = "duplicate", Dismissed = "dismissed",
     InProgress = "in_progress", BackingOff = "backing_off", NeedsReview = "needs_review", Paused = "paused",
-    Incident = "incident", LoopSuspected = "loop_suspected", FlagBusy = "flag_busy",
+    Incident = "incident", Repeat = "repeat", LoopSuspected = "loop_suspected", FlagBusy = "flag_busy",
     FlagUnreadable = "flag_unreadable", RecordBusy = "record_busy",
 });
 

@@ -11,6 +11,7 @@ use std::fmt;
 use serde_json::{Number, Value};
 use sha2::{Digest, Sha256};
 
+use crate::identity::canonical_number;
 use crate::webhook::FieldPath;
 
 /// A 16-byte hash of a payload, with the version of the rule that made it.
@@ -151,18 +152,7 @@ fn separate(first: &mut bool, out: &mut dyn FnMut(&str)) {
 }
 
 fn write_number(number: &Number, out: &mut dyn FnMut(&str)) {
-    const TWO_POW_63: f64 = 9_223_372_036_854_775_808.0;
-    const TWO_POW_64: f64 = 18_446_744_073_709_551_616.0;
-    if number.is_i64() || number.is_u64() {
-        return out(&number.to_string());
-    }
-    match number.as_f64() {
-        // `1e19` and its long form are one number and must read the same; -0 becomes 0 on the way.
-        Some(f) if f.fract() == 0.0 && (0.0..TWO_POW_64).contains(&f) => out(&(f as u64).to_string()),
-        Some(f) if f.fract() == 0.0 && (-TWO_POW_63..0.0).contains(&f) => out(&(f as i64).to_string()),
-        Some(f) => out(ryu_js::Buffer::new().format(f)),
-        None => out(&number.to_string()),
-    }
+    out(&canonical_number(number));
 }
 
 fn write_string(text: &str, out: &mut dyn FnMut(&str)) {

@@ -4,9 +4,8 @@
 use std::time::Duration;
 
 use crate::claim::{Claim, ErrorCause, Holder, Lease, Nudge, State};
-use crate::decide::in_words;
 use crate::limits;
-use crate::policy::{Jitter, Policy};
+use crate::policy::{Jitter, Policy, in_words};
 use crate::time::{Now, Timestamp, millis};
 use crate::token::Fence;
 

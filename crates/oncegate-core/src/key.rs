@@ -6,6 +6,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
+use crate::identity::{self, Folded, Part};
 use crate::limits;
 use crate::secret::Secret;
 
@@ -118,30 +119,19 @@ name!(
 );
 
 impl IdempotencyKey {
-    /// Joins key fields so that no two different lists give one key: `a:b` + `c` ≠ `a` + `b:c` (DESIGN §4).
-    ///
-    /// Fields are joined by `:`; a `:` or `\` inside a field is preceded by `\`. Ordinary ids read as they are.
+    /// Joins texts as [`identity::join`] does fields that nothing is declared about.
     ///
     /// # Errors
-    /// A field is blank (no identity), has control characters, or the whole is too long.
+    /// One is blank (no identity) or has control characters, or the whole is too long.
     pub fn join<S: AsRef<str>>(fields: &[S]) -> Result<Self, NameError> {
-        let mut joined = String::new();
-        for (i, field) in fields.iter().enumerate() {
-            let field = field.as_ref();
-            if field.trim().is_empty() {
+        let mut parts = Vec::with_capacity(fields.len());
+        for field in fields.iter().map(AsRef::as_ref) {
+            if field.chars().all(is_invisible) {
                 return Err(NameError::Blank { field: "idempotency_key" });
             }
-            if i > 0 {
-                joined.push(':');
-            }
-            for c in field.chars() {
-                if matches!(c, ':' | '\\') {
-                    joined.push('\\');
-                }
-                joined.push(c);
-            }
+            parts.push(Part::Value(Folded { folded: field.to_owned(), shown: field.to_owned() }));
         }
-        Self::try_from(joined.as_str())
+        identity::join(parts.iter().map(|part| (None, part)))
     }
 }
 
@@ -301,6 +291,13 @@ impl StoreSecret {
     pub fn step_key(&self, claim: ClaimId, step: &str, key_generation: u32) -> String {
         let parts: [&[u8]; 3] = [&claim.0, step.as_bytes(), &key_generation.to_be_bytes()];
         format!("og-{}", data_encoding::HEXLOWER.encode(&first16(&keyed_hash(&self.0, "step", &parts))))
+    }
+
+    /// A 16-byte hash of parts that belong to a workspace; `domain` keeps different uses apart.
+    pub(crate) fn hash_in(&self, workspace: Workspace, domain: &str, parts: &[&[u8]]) -> [u8; 16] {
+        let workspace = workspace.0.to_be_bytes();
+        let all: Vec<&[u8]> = std::iter::once(&workspace[..]).chain(parts.iter().copied()).collect();
+        first16(&keyed_hash(&self.0, domain, &all))
     }
 
     pub(crate) fn mac(&self, domain: &str, parts: &[&[u8]]) -> [u8; 16] {

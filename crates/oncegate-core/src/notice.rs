@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::decide::in_words;
 use crate::limits;
+use crate::policy::in_words;
 
 /// What a notice is about; there is one of each kind for each subject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -132,6 +132,25 @@ fn distance(a: &str, b: &str) -> usize {
         before = std::mem::replace(&mut row, next);
     }
     row[b.len()]
+}
+
+/// What the deliveries of one claim show about its sources, given with their delivery ids: a retry is sent under the id
+/// of the first try, so one event under several ids was sent by several hooks.
+pub fn subscribed_twice<'a>(
+    deliveries: impl IntoIterator<Item = (&'a str, Option<&'a str>)>,
+) -> Option<String> {
+    let mut ids = std::collections::BTreeMap::<&str, std::collections::BTreeSet<&str>>::new();
+    for (source, id) in deliveries {
+        if let Some(id) = id {
+            ids.entry(source).or_default().insert(id);
+        }
+    }
+    let (source, ids) = ids.into_iter().find(|(_, ids)| ids.len() > 1)?;
+    Some(format!(
+        "the same event came under {} delivery ids: this source may be subscribed more than once; look at the hooks \
+         that send to `{source}`",
+        ids.len()
+    ))
 }
 
 #[cfg(test)]

@@ -61,6 +61,7 @@ pub fn nudge(facts: &Facts, policy: &Policy, now: Now) -> Verdict {
             | StopReason::InProgress
             | StopReason::NeedsReview
             | StopReason::Incident
+            | StopReason::Repeat
             | StopReason::LoopSuspected => {
                 let after = verdict.changes.claim.unwrap_or_else(|| claim.clone());
                 Verdict::Over(Some(Claim { nudge: None, ..after }))

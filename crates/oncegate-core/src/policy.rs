@@ -64,6 +64,19 @@ pub fn show_duration(d: Duration) -> String {
     }
 }
 
+/// Says how long something lasts in words, for notes: `45s`, `90 min`, `24 h`, `2 h 59 min`. Minutes are exact enough
+/// beyond two of them.
+pub fn in_words(d: Duration) -> String {
+    let seconds = d.as_secs();
+    let minutes = (seconds + 30) / 60;
+    match (seconds, minutes / 60, minutes % 60) {
+        (0..=120, _, _) => show_duration(Duration::from_secs(seconds)),
+        (_, 0 | 1, _) => format!("{minutes} min"),
+        (_, hours, 0) => format!("{hours} h"),
+        (_, hours, minutes) => format!("{hours} h {minutes} min"),
+    }
+}
+
 fn within(
     what: &'static str,
     given: Duration,

@@ -3,7 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::claim::{Claim, ErrorCause, State};
+use crate::claim::{Claim, ErrorCause, Parked, State};
+use crate::decision::{Facts, Hold, Request};
 use crate::finish::cut;
 use crate::limits;
 use crate::time::{Now, Timestamp};
@@ -68,6 +69,29 @@ impl Restores {
     /// Whether an event of this date, of whose key nothing is known, may have been done before a restore.
     pub fn make_doubtful(&self, dated: Timestamp) -> bool {
         self.gaps.iter().any(|gap| gap.may_hide(dated))
+    }
+}
+
+/// Nothing that the restored store holds speaks of this effect as open, and no person has.
+pub fn is_unknown(facts: &Facts) -> bool {
+    facts.claim.as_ref().is_none_or(|claim| match claim.state {
+        // Only one whose retention has ended comes this far.
+        State::Done { .. } => true,
+        State::None { .. } => claim.parked == Some(Parked::Restored),
+        State::Processing(_) | State::Error { .. } => false,
+    })
+}
+
+/// DESIGN §7: events that the backup cannot know are parked, those that come during the recovery and those that are
+/// dated before the restore.
+pub fn may_have_been_done(facts: &Facts, request: &Request) -> bool {
+    match facts.hold {
+        Some(Hold::Recovery) => is_unknown(facts),
+        Some(Hold::Paused | Hold::Incident) | None => {
+            facts.claim.is_none()
+                && facts.pruned_done_at.is_none()
+                && request.dated.is_some_and(|dated| facts.restores.make_doubtful(dated))
+        }
     }
 }
 

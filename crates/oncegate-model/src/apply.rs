@@ -112,6 +112,8 @@ impl Search<'_> {
             record: (named && self.scope.record).then(|| NAMES.record.clone()),
             ttl: None,
             correction: who == Who::Correction,
+            likeness: None,
+            identity: None,
             dated: None,
         };
         ClaimCall {
@@ -146,6 +148,7 @@ impl Search<'_> {
             pruned_done_at: world.pruned[key].filter(|_| wanted.pruned),
             record_holder: holder.and_then(|k| world.claim(k)),
             first_runs_of_record: wanted.record.map_or(0, |_| u32::try_from(runs).unwrap_or(u32::MAX)),
+            repeat_of: None,
             paused: world.paused,
             stale_streak: world.streak,
             run_id_is_constant: wanted.run_id.is_some_and(ended_with),

@@ -169,6 +169,7 @@ impl Writer<'_> {
             Some(Parked::Incident) => 3,
             Some(Parked::Reset) => 4,
             Some(Parked::Restored) => 5,
+            Some(Parked::Repeat) => 6,
         });
         self.bytes.push(claim.fingerprint.map_or(0, |print| print.to_bytes()[16]));
     }

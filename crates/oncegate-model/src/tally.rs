@@ -64,6 +64,7 @@ pub fn stop_word(reason: StopReason) -> &'static str {
         StopReason::NeedsReview => "stop needs_review",
         StopReason::Paused => "stop paused",
         StopReason::Incident => "stop incident",
+        StopReason::Repeat => "stop repeat",
         StopReason::LoopSuspected => "stop loop_suspected",
         StopReason::FlagBusy => "stop flag_busy",
         StopReason::FlagUnreadable => "stop flag_unreadable",

@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, RwLock};
 
+use oncegate_core::identity::CallerRules;
 use oncegate_core::key::{AutomationName, Workspace};
 use oncegate_core::policy::Policy;
 use oncegate_store::api::PolicyBook;
@@ -21,6 +22,8 @@ pub struct Automation {
     pub flow: Option<Arc<Flow>>,
     /// Template of the record its events touch.
     pub record: Option<String>,
+    /// What names the effects that its callers claim.
+    pub callers: Arc<CallerRules>,
     /// What is called when the caller of a stopped claim may try again.
     pub retrigger: Option<Arc<Hook>>,
 }

@@ -1,5 +1,6 @@
 //! Templates: minijinja with strict undefined values. An error names the variable and where it stands.
 
+mod filters;
 pub(crate) mod names;
 mod url;
 
@@ -81,6 +82,7 @@ fn environment() -> Environment<'static> {
     environment.set_debug(true);
     // Values go into URLs, headers and JSON, never into HTML.
     environment.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
+    filters::add(&mut environment);
     environment
 }
 
@@ -136,6 +138,9 @@ mod tests {
             ("{{ (payload.list | selectattr('a', 'eq', 9) | first).email }}", "`(payload.list"),
             ("{{ (payload.none | first).email }}", "`payload.none` is undefined"),
             ("{% for a in payload.lst %}{{ a }}{% endfor %}", "`payload.lst` is undefined"),
+            ("x {{ payload.nmae | email }}", "`payload.nmae` is undefined"),
+            ("x {{ payload.name | email }}", "is no e-mail address: there is no @"),
+            ("x {{ payload.nothing | text }}", "null or blank"),
             ("{{ payload['a b'] }}", "`payload"),
             ("{{ payload.name.upper() }}", "upper"),
         ] {

@@ -260,6 +260,8 @@ pub struct ClaimView {
     pub automation: AutomationName,
     /// Its key.
     pub key: IdempotencyKey,
+    /// The key of the claim that it repeats, if that is still there.
+    pub repeat_of: Option<IdempotencyKey>,
     /// The list it stands in at the moment of reading.
     pub inbox: Option<InboxList>,
     /// Where a person finds the caller's run.

@@ -2,6 +2,7 @@
 
 use oncegate_core::decide::StopReason;
 use oncegate_core::fingerprint::Fingerprint;
+use oncegate_core::identity::{IdentityPrint, Likeness};
 use oncegate_core::key::{AutomationName, ClaimRef, IdempotencyKey, RecordName, Workspace};
 use oncegate_core::time::Timestamp;
 
@@ -42,6 +43,12 @@ pub struct AdmitEvent {
     pub identity: Result<IdempotencyKey, String>,
     /// Of its payload.
     pub fingerprint: Fingerprint,
+    /// What it agrees in with a claim that it may repeat.
+    pub likeness: Option<Likeness>,
+    /// What it says about its record.
+    pub about: Option<IdentityPrint>,
+    /// What names this sending of it.
+    pub delivery_id: Option<String>,
     /// Its payload as JSON.
     pub json: String,
     /// The record it touches.
@@ -113,6 +120,8 @@ pub struct DeliveryRow {
     pub repeats: u64,
     /// When it came last.
     pub last_at: Timestamp,
+    /// What named this sending of it; of equal requests the first.
+    pub delivery_id: Option<String>,
     /// `accepted`, `duplicate`, `mismatch`, `rejected`, `other_environment`, `unverified`, `released`.
     pub verdict: String,
     /// Why.

@@ -9,6 +9,7 @@ use http::{HeaderMap, HeaderValue, header};
 use oncegate_core::fingerprint::{Fingerprint, canonical_json};
 use oncegate_core::finish::cut;
 use oncegate_core::header_key;
+use oncegate_core::identity::KeyField;
 use oncegate_core::json::{self, JsonFault, Twice};
 use oncegate_core::key::{
     AutomationName, ClaimId, ClaimRef, IdempotencyKey, RecordName, RunId, StoreSecret, Workspace,
@@ -19,7 +20,7 @@ use oncegate_core::secret::Secret;
 use oncegate_core::time::Timestamp;
 use oncegate_core::token::Fence;
 use oncegate_core::webhook::{
-    Algorithm, Encoding, FieldPath, Headers, HmacScheme, Provider, Reading, Request,
+    Algorithm, Encoding, EventRules, FieldPath, Headers, HmacScheme, Provider, Reading, Request,
 };
 use oncegate_runner::flow;
 use serde_json::{Map, Value, json};
@@ -376,10 +377,11 @@ fn events(bytes: &[u8]) -> Result<(), String> {
     let headers =
         Headers::new([("content-type", kind.as_bytes()), ("x-github-delivery", &id), ("webhook-id", &id)]);
     let request = Request { headers: &headers, body };
-    let declared: Vec<FieldPath> = "header:webhook-id".parse().into_iter().collect();
+    let key: Vec<KeyField> = "header:webhook-id".parse().into_iter().collect();
+    let declared = EventRules { key: Some(key), ..EventRules::default() };
     for provider in providers() {
-        for fields in [None, Some(&*declared)] {
-            let Reading::Events(events) = provider.read(&request, "source", fields) else { continue };
+        for rules in [&EventRules::default(), &declared] {
+            let Reading::Events(events) = provider.read(&request, "source", rules) else { continue };
             promise(!events.is_empty(), || format!("{provider} dropped it"))?;
             for event in events {
                 let stored = event.payload.to_string();

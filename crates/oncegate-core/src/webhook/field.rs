@@ -9,7 +9,8 @@ use serde_json::Value;
 use super::body::Body;
 use super::environment::as_text;
 use super::request::Headers;
-use crate::key::{NameError, is_invisible};
+use crate::identity::Unfit;
+use crate::key::NameError;
 
 /// Longest field path, in bytes; a path is a name written by a person.
 const PATH_BYTES_MAX: usize = 512;
@@ -135,7 +136,7 @@ impl FieldPath {
         Self(Place::Header(name.to_ascii_lowercase()))
     }
 
-    pub(super) fn body(names: &[&str]) -> Self {
+    pub(crate) fn body(names: &[&str]) -> Self {
         Self(Place::Body(names.iter().map(|&name| name.to_owned()).collect()))
     }
 
@@ -159,34 +160,30 @@ impl FieldPath {
         }
     }
 
-    /// The text of this field, as one part of a key.
-    pub(super) fn read(&self, headers: &Headers, body: &Body) -> Result<String, NoIdentity> {
-        let field = || self.to_string();
-        let text = match &self.0 {
+    /// What stands there; `None` if nothing does.
+    ///
+    /// # Errors
+    /// The header came twice with different values, or the body cannot be read.
+    pub(super) fn find(&self, headers: &Headers, body: &Body) -> Result<Option<Value>, NoIdentity> {
+        match &self.0 {
             Place::Header(name) => {
                 let mut values = headers.all(name);
-                let first = values.next().ok_or_else(|| NoIdentity::Missing { field: field() })?;
-                if values.any(|other| other != first) {
-                    return Err(NoIdentity::Twice { field: field() });
+                let Some(first) = values.next() else { return Ok(None) };
+                match values.any(|other| other != first) {
+                    true => Err(NoIdentity::Twice { field: self.to_string() }),
+                    false => Ok(Some(first.into())),
                 }
-                first.to_owned()
             }
-            Place::Body(names) => {
-                if let Some(why) = &body.unreadable {
-                    return Err(NoIdentity::BodyUnreadable { field: field(), why: why.clone() });
-                }
-                let found =
-                    walk(&body.payload, names).ok_or_else(|| NoIdentity::Missing { field: field() })?;
-                scalar(found).map_err(|wrong| wrong.at(field()))?
-            }
-        };
-        if text.chars().all(is_invisible) {
-            return Err(NoIdentity::Blank { field: field() });
+            Place::Body(names) => match &body.unreadable {
+                Some(why) => Err(NoIdentity::BodyUnreadable { field: self.to_string(), why: why.clone() }),
+                None => Ok(walk(&body.payload, names).cloned()),
+            },
         }
-        if text.contains('\u{fffd}') {
-            return Err(NoIdentity::Damaged { field: field() });
-        }
-        Ok(text)
+    }
+
+    /// What stands there in a value that came without headers.
+    pub fn find_in<'a>(&self, value: &'a Value) -> Option<&'a Value> {
+        walk(value, self.body_segments()?)
     }
 }
 
@@ -199,36 +196,6 @@ fn walk<'a>(from: &'a Value, names: &[String]) -> Option<&'a Value> {
         }
         _ => None,
     })
-}
-
-enum NotText {
-    Null,
-    NotScalar(&'static str),
-    NotWhole(String),
-}
-
-impl NotText {
-    fn at(self, field: String) -> NoIdentity {
-        match self {
-            Self::Null => NoIdentity::Null { field },
-            Self::NotScalar(found) => NoIdentity::NotScalar { field, found },
-            Self::NotWhole(number) => NoIdentity::NotWhole { field, number },
-        }
-    }
-}
-
-/// A number and its digits as a string are one id (DESIGN §4). Only whole numbers that fit 64 bits keep all
-/// their digits; any other was rounded when it was read, so two ids could have become one.
-fn scalar(value: &Value) -> Result<String, NotText> {
-    match value {
-        Value::String(text) => Ok(text.clone()),
-        Value::Number(n) if n.is_i64() || n.is_u64() => Ok(n.to_string()),
-        Value::Number(n) => Err(NotText::NotWhole(n.to_string())),
-        Value::Null => Err(NotText::Null),
-        Value::Bool(_) => Err(NotText::NotScalar("true or false")),
-        Value::Array(_) => Err(NotText::NotScalar("a list")),
-        Value::Object(_) => Err(NotText::NotScalar("an object")),
-    }
 }
 
 /// Why a verified event has no identity: nothing may run from it until a person mends the mapping (DESIGN §5).
@@ -252,31 +219,13 @@ pub enum NoIdentity {
         /// The field path.
         field: String,
     },
-    /// The field is a list, an object or a boolean.
-    #[error("`{field}` is {found}, not a text or a whole number; name a field inside it or another one")]
-    NotScalar {
+    /// What stands in the field does not fit its rule.
+    #[error("`{field}` {why}")]
+    Unfit {
         /// The field path.
         field: String,
-        /// What it is instead.
-        found: &'static str,
-    },
-    /// The field is a number with a fraction or an exponent, or longer than 64 bits.
-    #[error(
-        "`{field}` is the number {number}, which cannot be told apart from its neighbours; have it sent as text"
-    )]
-    NotWhole {
-        /// The field path.
-        field: String,
-        /// The number as it was read.
-        number: String,
-    },
-    /// The field has U+FFFD in it: its bytes were not UTF-8 somewhere on the way, so two ids may look alike.
-    #[error(
-        "`{field}` holds a replacement character: its text was damaged on the way; have it sent as UTF-8"
-    )]
-    Damaged {
-        /// The field path.
-        field: String,
+        /// What is wrong.
+        why: Unfit,
     },
     /// The header came more than once, with different values.
     #[error("`{field}` was sent more than once with different values; it is not clear which one counts")]
@@ -307,6 +256,9 @@ pub enum NoIdentity {
         /// The provider's name.
         provider: &'static str,
     },
+    /// Every field is optional, and none of them has a value.
+    #[error("none of the key's fields has a value, and a key of nothing would make all such events one")]
+    Nothing,
     /// All fields are there, but together they make no legal key.
     #[error(transparent)]
     BadKey(#[from] NameError),

@@ -49,6 +49,10 @@ impl Rules for Github {
         Some(DefaultKey { with_source: false, fields: vec![FieldPath::header("x-github-delivery")] })
     }
 
+    fn delivery_id(&self, _req: &Request<'_>) -> Option<FieldPath> {
+        Some(FieldPath::header("x-github-delivery"))
+    }
+
     fn event_type(&self, req: &Request<'_>, _payload: &Value) -> Option<String> {
         req.headers.get("x-github-event").map(str::to_owned)
     }

@@ -17,6 +17,7 @@ mod typeform;
 
 use std::borrow::Cow;
 use std::fmt;
+use std::time::Duration;
 
 use self::body::Body;
 pub use self::environment::{EventEnvironment, as_text};
@@ -27,6 +28,7 @@ pub use self::signature::{
     Algorithm, Encoding, SIGNATURE_HEADER_BYTES_MAX, SIGNATURES_MAX, SecretError, SignatureError,
 };
 use crate::fingerprint::Fingerprint;
+use crate::identity::{self, Folded, KeyField, Part, Repeat, Subject};
 use crate::key::IdempotencyKey;
 use crate::secret::Secret;
 use crate::time::Timestamp;
@@ -67,6 +69,11 @@ trait Rules {
         None
     }
 
+    /// What names one sending of an event, the same on every retry of it: where a hook that is registered twice shows.
+    fn delivery_id(&self, _req: &Request<'_>) -> Option<FieldPath> {
+        None
+    }
+
     /// Fields of the body that may change between two deliveries of one event. Changing a provider's list
     /// means a new [`Fingerprint::VERSION`].
     fn volatile(&self) -> Vec<FieldPath> {
@@ -77,6 +84,47 @@ trait Rules {
 /// The instant at a place of the body; text that is none is no date.
 fn instant(payload: &serde_json::Value, pointer: &str) -> Option<Timestamp> {
     Timestamp::parse_rfc3339(payload.pointer(pointer)?.as_str()?).ok()
+}
+
+/// What a source declares about its events, beside its provider.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct EventRules {
+    /// Instead of the provider's own key.
+    pub key: Option<Vec<KeyField>>,
+    /// More fields that may change between two deliveries of one event.
+    pub volatile: Vec<FieldPath>,
+    /// When an event with another key is the same one.
+    pub repeat: Option<Repeat>,
+    /// What tells the record that an event is about from another one with its id.
+    pub identity: Vec<KeyField>,
+    /// Instead of the provider's own: what names one sending of an event.
+    pub delivery_id: Option<FieldPath>,
+}
+
+/// How a key came about, for people.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Explained {
+    /// What begins the key: the provider's name and, where ids are unique only within it, the source's.
+    pub prefix: Vec<String>,
+    /// The key's fields, in their order.
+    pub key: Vec<FieldSeen>,
+    /// Those of the repeat rule.
+    pub repeat: Vec<FieldSeen>,
+    /// Those that tell records apart.
+    pub identity: Vec<FieldSeen>,
+    /// Fields of the body that do not count for the fingerprint.
+    pub volatile: Vec<FieldPath>,
+}
+
+/// One field and what stands in it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FieldSeen {
+    /// The field.
+    pub field: KeyField,
+    /// As it was sent; `None` if it is not there, or cannot be read.
+    pub sent: Option<serde_json::Value>,
+    /// What its rule made of it.
+    pub part: Result<Part, NoIdentity>,
 }
 
 /// A key made of the provider's name, the source's name if ids are unique only within it, and fields.
@@ -188,8 +236,14 @@ pub struct Event {
     /// Not JSON, or JSON that names a member twice with different values: one JSON string if it is UTF-8, else
     /// `{"base64": "…"}`.
     pub payload: serde_json::Value,
-    /// Of the payload without the provider's volatile fields.
+    /// Of the payload without its volatile fields.
     pub fingerprint: Fingerprint,
+    /// By what an event with another key would be the same one, if a rule is declared and this one has all its fields.
+    pub repeat: Option<(Subject, Duration)>,
+    /// What it says about its record, if that is declared and it says it.
+    pub about: Option<Subject>,
+    /// What names this sending of it, at most 128 bytes; not every provider tells.
+    pub delivery_id: Option<String>,
     /// The kind of event in the provider's words, at most 128 bytes; not every provider tells.
     pub event_type: Option<String>,
     /// When it happened by the provider's word; not every provider tells.
@@ -243,29 +297,68 @@ impl Provider {
     /// What the request carries. To be called after [`Provider::verify`], or on a stored event that was
     /// verified when it came.
     ///
-    /// The key is made of `key_fields` if they are given, in their order and of nothing else; otherwise it is
+    /// The key is made of the declared fields if there are any, in their order and of nothing else; otherwise it is
     /// the provider's default key, which begins with the provider's name (and `source`, where ids are unique
     /// only within one). Key fields in headers are only as sure as the provider's signature covers them:
     /// most sign the body alone.
-    pub fn read(&self, req: &Request<'_>, source: &str, key_fields: Option<&[FieldPath]>) -> Reading {
+    pub fn read(&self, req: &Request<'_>, source: &str, declared: &EventRules) -> Reading {
         let rules = self.rules();
         let body = rules.body(req);
         if rules.is_handshake(req, &body.payload) {
             return Reading::Handshake;
         }
-        let identity = self.identity(req, &body, source, key_fields);
-        let fingerprint = Fingerprint::of(&body.payload, &self.volatile());
+        let identity = self.identity(req, &body, source, declared);
+        let fingerprint = Fingerprint::of(&body.payload, &self.volatile(declared));
+        let subject = |fields: &[KeyField]| Subject::of(fields.iter().map(|f| (f, seen(f, req, &body).part)));
+        let repeat = declared.repeat.as_ref().and_then(|rule| Some((subject(&rule.fields)?, rule.within)));
+        let about = subject(&declared.identity);
         let is_word = |t: &String| {
             !t.trim().is_empty() && t.len() <= EVENT_TYPE_BYTES_MAX && !t.contains(char::is_control)
         };
         let event_type = rules.event_type(req, &body.payload).filter(is_word);
         let dated = rules.dated(&body.payload);
-        Reading::Events(vec![Event { identity, payload: body.payload, fingerprint, event_type, dated }])
+        let delivery_id = declared.delivery_id.clone().or_else(|| rules.delivery_id(req));
+        let delivery_id = delivery_id.and_then(|path| path.plain(req.headers, &body.payload)).filter(is_word);
+        let payload = body.payload;
+        let event = Event { identity, payload, fingerprint, repeat, about, delivery_id, event_type, dated };
+        Reading::Events(vec![event])
+    }
+
+    /// How the same request comes to its key; `None` for a test of the connection.
+    pub fn explain(&self, req: &Request<'_>, source: &str, declared: &EventRules) -> Option<Explained> {
+        let rules = self.rules();
+        let body = rules.body(req);
+        if rules.is_handshake(req, &body.payload) {
+            return None;
+        }
+        let all = |fields: &[KeyField]| fields.iter().map(|field| seen(field, req, &body)).collect();
+        let (prefix, fields) = self.key_of(req, source, declared).unwrap_or_default();
+        let volatile = self.volatile(declared);
+        let repeat = declared.repeat.as_ref().map(|rule| all(&rule.fields)).unwrap_or_default();
+        Some(Explained { prefix, key: all(&fields), repeat, identity: all(&declared.identity), volatile })
     }
 
     /// Fields of the body that may change between two deliveries of one event; left out of the fingerprint.
-    pub fn volatile(&self) -> Vec<FieldPath> {
-        self.rules().volatile()
+    pub fn volatile(&self, declared: &EventRules) -> Vec<FieldPath> {
+        let mut volatile = self.rules().volatile();
+        volatile.extend(declared.volatile.iter().cloned());
+        volatile
+    }
+
+    /// What a key is made of: what begins it, and its fields. `None` if nobody says.
+    fn key_of(
+        &self,
+        req: &Request<'_>,
+        source: &str,
+        declared: &EventRules,
+    ) -> Option<(Vec<String>, Vec<KeyField>)> {
+        if let Some(declared) = &declared.key {
+            return (!declared.is_empty()).then(|| (vec![], declared.clone()));
+        }
+        let default = self.rules().default_key(req)?;
+        let mut prefix = vec![self.name().to_owned()];
+        prefix.extend(default.with_source.then(|| source.to_owned()));
+        Some((prefix, default.fields.into_iter().map(KeyField::from).collect()))
     }
 
     fn identity(
@@ -273,32 +366,30 @@ impl Provider {
         req: &Request<'_>,
         body: &Body,
         source: &str,
-        key_fields: Option<&[FieldPath]>,
+        declared: &EventRules,
     ) -> Result<IdempotencyKey, NoIdentity> {
         // Even where the key stands in a header: what runs would work on a value that may not be the meant one.
         if let Some(member) = &body.ambiguous {
             return Err(NoIdentity::Ambiguous { member: member.clone() });
         }
-        let no_fields = || NoIdentity::NoKeyFields { provider: self.name() };
-        let mut parts = Vec::new();
-        let default;
-        let fields = match key_fields {
-            Some(declared) => declared,
-            None => {
-                default = self.rules().default_key(req).ok_or_else(no_fields)?;
-                parts.push(self.name().to_owned());
-                if default.with_source {
-                    parts.push(source.to_owned());
-                }
-                &default.fields
-            }
-        };
-        if fields.is_empty() {
-            return Err(no_fields());
+        let key = self.key_of(req, source, declared);
+        let (prefix, fields) = key.ok_or_else(|| NoIdentity::NoKeyFields { provider: self.name() })?;
+        let own = |text: String| Part::Value(Folded { folded: text.clone(), shown: text });
+        let mut parts: Vec<Part> = prefix.into_iter().map(own).collect();
+        let begins = parts.len();
+        for field in &fields {
+            parts.push(seen(field, req, body).part?);
         }
-        for field in fields {
-            parts.push(field.read(req.headers, body)?);
+        // A key of nothing but the provider's name would make all events one.
+        if parts[begins..].iter().all(|part| part.folded().is_none()) {
+            return Err(NoIdentity::Nothing);
         }
-        Ok(IdempotencyKey::join(&parts)?)
+        Ok(identity::join(parts.iter().map(|part| (None, part)))?)
     }
+}
+
+fn seen(field: &KeyField, req: &Request<'_>, body: &Body) -> FieldSeen {
+    let found = field.path.find(req.headers, body);
+    let part = found.clone().and_then(|found| field.part(found.as_ref()));
+    FieldSeen { field: field.clone(), sent: found.ok().flatten(), part }
 }

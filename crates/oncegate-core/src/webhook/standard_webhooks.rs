@@ -98,6 +98,10 @@ impl Rules for StandardWebhooks {
         instant(payload, "/timestamp")
     }
 
+    fn delivery_id(&self, req: &Request<'_>) -> Option<FieldPath> {
+        Some(FieldPath::header(names(req.headers).id))
+    }
+
     fn event_type(&self, _req: &Request<'_>, payload: &Value) -> Option<String> {
         payload.get("type")?.as_str().map(str::to_owned)
     }

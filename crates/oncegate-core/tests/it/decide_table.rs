@@ -223,6 +223,8 @@ impl Fixture {
         facts.run_id_is_constant = c.asks == (Asks::CallerRun1 { looks_constant: true });
         let request = Request {
             dated: None,
+            likeness: None,
+            identity: None,
             start: match c.asks {
                 Asks::Caller => Start::Now(caller(None)),
                 Asks::CallerRun1 { .. } => Start::Now(caller(Some("run-1"))),

@@ -211,6 +211,7 @@ pub(crate) fn facts(claim: Option<Claim>, boot: Boot) -> Facts {
         record_holder: None,
         hold: None,
         first_runs_of_record: 0,
+        repeat_of: None,
         flag: FlagSeen::Clear,
         stale_streak: 0,
         run_id_is_constant: false,
@@ -229,6 +230,8 @@ pub(crate) fn ask(holder: Holder) -> Request {
         ttl: None,
         correction: false,
         dated: None,
+        likeness: None,
+        identity: None,
     }
 }
 

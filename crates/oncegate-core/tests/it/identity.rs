@@ -1,7 +1,8 @@
 //! Which fields make a key, and what makes none.
 
+use oncegate_core::identity::{KeyField, Unfit};
 use oncegate_core::webhook::{
-    Event, FieldPath, FieldPathError, Headers, HmacScheme, NoIdentity, Provider, Request,
+    Event, EventRules, FieldPath, FieldPathError, Headers, HmacScheme, NoIdentity, Provider, Request,
 };
 use serde_json::json;
 
@@ -10,9 +11,10 @@ use crate::sample::{named, only_event};
 fn read(body: &[u8], headers: &[(&str, &str)], fields: Option<&[&str]>) -> Event {
     let scheme: HmacScheme = serde_json::from_value(json!({"header": "x-sig"})).unwrap();
     let headers = Headers::new(headers.iter().copied());
-    let fields: Option<Vec<FieldPath>> = fields.map(|fs| fs.iter().map(|f| f.parse().unwrap()).collect());
+    let key: Option<Vec<KeyField>> = fields.map(|fs| fs.iter().map(|f| f.parse().unwrap()).collect());
+    let rules = EventRules { key, ..EventRules::default() };
     let req = Request { headers: &headers, body };
-    only_event(Provider::Hmac(scheme).read(&req, "src", fields.as_deref()))
+    only_event(Provider::Hmac(scheme).read(&req, "src", &rules))
 }
 
 fn key(body: &str, fields: &[&str]) -> Result<String, NoIdentity> {
@@ -26,13 +28,15 @@ fn a_field_that_is_missing_null_blank_or_no_scalar_is_no_identity() {
         (r#""id": null"#, |e| matches!(e, NoIdentity::Null { .. })),
         (r#""id": """#, |e| matches!(e, NoIdentity::Blank { .. })),
         (r#""id": " \t\u00a0\u200b\ufeff""#, |e| matches!(e, NoIdentity::Blank { .. })),
-        (r#""id": []"#, |e| matches!(e, NoIdentity::NotScalar { found: "a list", .. })),
-        (r#""id": {}"#, |e| matches!(e, NoIdentity::NotScalar { found: "an object", .. })),
-        (r#""id": true"#, |e| matches!(e, NoIdentity::NotScalar { .. })),
-        (r#""id": 1.5"#, |e| matches!(e, NoIdentity::NotWhole { .. })),
-        (r#""id": 4.41e11"#, |e| matches!(e, NoIdentity::NotWhole { .. })),
-        (r#""id": 123456789012345678901234567890"#, |e| matches!(e, NoIdentity::NotWhole { .. })),
-        (r#""id": "caf\ufffd""#, |e| matches!(e, NoIdentity::Damaged { .. })),
+        (r#""id": []"#, |e| matches!(e, NoIdentity::Unfit { why: Unfit::NotScalar("a list"), .. })),
+        (r#""id": {}"#, |e| matches!(e, NoIdentity::Unfit { why: Unfit::NotScalar("an object"), .. })),
+        (r#""id": true"#, |e| matches!(e, NoIdentity::Unfit { why: Unfit::NotScalar("true or false"), .. })),
+        (r#""id": 1.5"#, |e| matches!(e, NoIdentity::Unfit { why: Unfit::NotWhole(_), .. })),
+        (r#""id": 4.41e11"#, |e| matches!(e, NoIdentity::Unfit { why: Unfit::NotWhole(_), .. })),
+        (r#""id": 123456789012345678901234567890"#, |e| {
+            matches!(e, NoIdentity::Unfit { why: Unfit::NotWhole(_), .. })
+        }),
+        (r#""id": "caf\ufffd""#, |e| matches!(e, NoIdentity::Unfit { why: Unfit::Damaged, .. })),
         (r#""id": "a\u0000b""#, |e| matches!(e, NoIdentity::BadKey(_))),
     ] {
         let refused = key(&format!("{{\"form\":\"f\",{value}}}"), &["form", "id"]).unwrap_err();
@@ -67,9 +71,10 @@ fn declared_fields_override_the_default_of_any_provider() {
     ] {
         let s = named(sample);
         let headers = Headers::new(s.headers());
-        let fields = fields.map(|f| f.parse().unwrap());
+        let key = Some(fields.map(|f| f.parse().unwrap()).to_vec());
+        let rules = EventRules { key, ..EventRules::default() };
         let req = Request { headers: &headers, body: &s.body() };
-        let event = only_event(s.provider().read(&req, "src", Some(&fields)));
+        let event = only_event(s.provider().read(&req, "src", &rules));
         assert_eq!(event.identity.unwrap().as_str(), expected);
     }
 }
@@ -151,7 +156,10 @@ fn form_bodies_are_objects_of_strings() {
     assert_eq!(event.payload, json!({"id":"10","tag":["a","b","c"],"empty":"","plus":"a b&"}));
     assert_eq!(event.identity.unwrap().as_str(), "10:c");
     let damaged = read(b"id=%ff", &form, Some(&["id"])).identity;
-    assert!(matches!(damaged, Err(NoIdentity::Damaged { .. })), "%ff and %fe must not be one id");
+    assert!(
+        matches!(damaged, Err(NoIdentity::Unfit { why: Unfit::Damaged, .. })),
+        "%ff and %fe must not be one id"
+    );
     assert_eq!(read(b"", &form, None).payload, json!(null));
     assert_eq!(read(b" {\"id\":1}", &form, None).payload, json!({"id": 1}), "what `curl -d` sends");
     assert_eq!(read(b"[0]=x&{=y", &form, None).payload, json!({"[0]": "x", "{": "y"}));

@@ -1,8 +1,9 @@
 //! Whatever bytes arrive, they are judged; nothing panics.
 
+use oncegate_core::identity::KeyField;
 use oncegate_core::secret::Secret;
 use oncegate_core::time::Timestamp;
-use oncegate_core::webhook::{Algorithm, Encoding, FieldPath, Headers, HmacScheme, Provider, Request};
+use oncegate_core::webhook::{Algorithm, Encoding, EventRules, Headers, HmacScheme, Provider, Request};
 use proptest::prelude::*;
 
 fn providers() -> Vec<Provider> {
@@ -80,12 +81,13 @@ proptest! {
         let req = Request { headers: &headers, body: &body };
         let now = Timestamp::from_millis(now);
         let secrets = [Secret::new(secret), Secret::new("whsec_+twL9Lirq/AYSV+/vpPkGo0K+M+0kXV9ZMaDhNDFPok=")];
-        let declared: Vec<FieldPath> = path.parse().into_iter().collect();
+        let key: Vec<KeyField> = path.parse().into_iter().collect();
+        let declared = EventRules { key: Some(key), ..EventRules::default() };
         for provider in providers() {
             let refused = provider.verify(&req, &secrets, now);
             prop_assert!(refused.is_err(), "{provider} believed {req:?}");
-            let _ = provider.read(&req, "source", None);
-            let _ = provider.read(&req, "", Some(&declared));
+            let _ = provider.read(&req, "source", &EventRules::default());
+            let _ = provider.read(&req, "", &declared);
         }
     }
 }

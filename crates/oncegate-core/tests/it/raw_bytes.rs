@@ -1,8 +1,9 @@
 //! Case C71: signatures are over the bytes that arrived, not over JSON written again.
 
+use oncegate_core::identity::KeyField;
 use oncegate_core::secret::Secret;
 use oncegate_core::time::Timestamp;
-use oncegate_core::webhook::{FieldPath, Headers, HmacScheme, Provider, Request, SignatureError};
+use oncegate_core::webhook::{EventRules, Headers, HmacScheme, Provider, Request, SignatureError};
 
 use crate::sample::only_event;
 
@@ -71,9 +72,13 @@ fn c71_signature_over_raw_bytes() {
 fn c71_the_verified_body_is_then_read() {
     for (body, signature, content_type, fields, key) in CASES {
         let headers = Headers::new([("X-Signature", signature), ("Content-Type", content_type)]);
-        let fields: Vec<FieldPath> = fields.iter().map(|f| f.parse().unwrap()).collect();
+        let declared: Option<Vec<KeyField>> = Some(fields.iter().map(|f| f.parse().unwrap()).collect());
         let req = Request { headers: &headers, body: body.as_bytes() };
-        let event = only_event(provider().read(&req, "contact", Some(&fields)));
+        let event = only_event(provider().read(
+            &req,
+            "contact",
+            &EventRules { key: declared, ..EventRules::default() },
+        ));
         assert_eq!(event.identity.unwrap().as_str(), key);
         if content_type.contains("urlencoded") {
             assert_eq!(event.payload["name"], "A B C");

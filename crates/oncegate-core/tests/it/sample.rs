@@ -2,7 +2,7 @@
 
 use oncegate_core::secret::Secret;
 use oncegate_core::time::Timestamp;
-use oncegate_core::webhook::{Event, Headers, Provider, Reading, Request, SignatureError};
+use oncegate_core::webhook::{Event, EventRules, Headers, Provider, Reading, Request, SignatureError};
 use serde::Deserialize;
 
 #[derive(Clone, Deserialize)]
@@ -78,7 +78,11 @@ impl Sample {
 
     pub(crate) fn reading(&self) -> Reading {
         let headers = Headers::new(self.headers());
-        self.provider().read(&Request { headers: &headers, body: &self.body() }, self.source(), None)
+        self.provider().read(
+            &Request { headers: &headers, body: &self.body() },
+            self.source(),
+            &EventRules::default(),
+        )
     }
 
     pub(crate) fn event(&self) -> Event {

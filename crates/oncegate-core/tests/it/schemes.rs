@@ -2,10 +2,11 @@
 
 use data_encoding::{BASE64, BASE64_NOPAD, HEXLOWER};
 use hmac::{Hmac, KeyInit, Mac};
+use oncegate_core::identity::KeyField;
 use oncegate_core::secret::Secret;
 use oncegate_core::time::Timestamp;
 use oncegate_core::webhook::{
-    FieldPath, Headers, HmacScheme, Provider, ProviderError, Reading, Request, SecretError, SignatureError,
+    EventRules, Headers, HmacScheme, Provider, ProviderError, Reading, Request, SecretError, SignatureError,
 };
 use serde_json::json;
 
@@ -125,23 +126,34 @@ fn github_form_bodies_carry_json_in_payload() {
     ]);
     let req = Request { headers: &headers, body };
     Provider::Github.verify(&req, &[Secret::new("s3cret")], Timestamp::default()).unwrap();
-    let fields: [FieldPath; 2] = ["action".parse().unwrap(), "issue.id".parse().unwrap()];
-    let event = only_event(Provider::Github.read(&req, "gh", Some(&fields)));
+    let fields: Vec<KeyField> = vec!["action".parse().unwrap(), "issue.id".parse().unwrap()];
+    let event = only_event(Provider::Github.read(
+        &req,
+        "gh",
+        &EventRules { key: Some(fields), ..EventRules::default() },
+    ));
     assert_eq!(event.identity.unwrap().as_str(), "opened:9007199254740993");
     assert_eq!(event.event_type.as_deref(), Some("issues"));
-    let event = only_event(Provider::Github.read(&req, "gh", None));
+    let event = only_event(Provider::Github.read(&req, "gh", &EventRules::default()));
     assert_eq!(event.identity.unwrap().as_str(), "github:d-1");
 
     let json = Headers::new([("Content-Type", "application/json")]);
     let req = Request { headers: &json, body: b"{\"payload\":\"{}\"}" };
-    assert_eq!(only_event(Provider::Github.read(&req, "gh", None)).payload, json!({"payload": "{}"}));
+    assert_eq!(
+        only_event(Provider::Github.read(&req, "gh", &EventRules::default())).payload,
+        json!({"payload": "{}"})
+    );
 }
 
 #[test]
 fn a_real_event_does_not_become_a_handshake_by_an_unsigned_header() {
     let issue = named("github/01_first");
     let headers = Headers::new([("X-GitHub-Event", "ping"), ("X-GitHub-Delivery", "d-1")]);
-    let reading = Provider::Github.read(&Request { headers: &headers, body: &issue.body() }, "gh", None);
+    let reading = Provider::Github.read(
+        &Request { headers: &headers, body: &issue.body() },
+        "gh",
+        &EventRules::default(),
+    );
     assert!(matches!(reading, Reading::Events(_)));
 }
 
@@ -152,8 +164,11 @@ fn ids_and_signatures_of_two_header_families_are_not_mixed() {
     headers.push(("webhook-id".to_owned(), "msg_forged".to_owned()));
     svix.verified_as(&headers, &svix.body(), &[svix.secret()], svix.now()).unwrap();
     let fields = Headers::new(headers);
-    let event =
-        only_event(svix.provider().read(&Request { headers: &fields, body: &svix.body() }, "s", None));
+    let event = only_event(svix.provider().read(
+        &Request { headers: &fields, body: &svix.body() },
+        "s",
+        &EventRules::default(),
+    ));
     assert_eq!(event.identity.unwrap().as_str(), "standard_webhooks:s:msg_2TestAAAAAAAAAAAAAAAAAAAAAA");
 }
 

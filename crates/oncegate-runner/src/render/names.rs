@@ -6,14 +6,17 @@ use std::collections::BTreeSet;
 use minijinja::Environment;
 
 /// The filters that people use; for the check of the configuration, which offers the nearest one.
-pub(crate) const FILTERS: [&str; 34] = [
+pub(crate) const FILTERS: [&str; 40] = [
     "abs",
     "attr",
     "batch",
     "bool",
     "capitalize",
+    "collapse_ws",
+    "date",
     "default",
     "dictsort",
+    "email",
     "first",
     "float",
     "format",
@@ -30,6 +33,7 @@ pub(crate) const FILTERS: [&str; 34] = [
     "map",
     "max",
     "min",
+    "number",
     "reject",
     "rejectattr",
     "replace",
@@ -39,6 +43,8 @@ pub(crate) const FILTERS: [&str; 34] = [
     "select",
     "selectattr",
     "string",
+    "text",
+    "timestamp",
     "trim",
     "upper",
 ];

@@ -109,7 +109,7 @@ CREATE TABLE claims (
     error_at           bigint,
     error_cause        text,
     note               text,
-    parked             text CHECK (parked IN ('needs_replay', 'loop_suspected', 'incident', 'reset', 'restored')),
+    parked             text CHECK (parked IN ('needs_replay', 'loop_suspected', 'incident', 'reset', 'restored', 'repeat')),
     mismatch_at        bigint,
     late_at            bigint,
     stops              bigint NOT NULL DEFAULT 0,
@@ -120,6 +120,11 @@ CREATE TABLE claims (
     updated_at         bigint NOT NULL,
     -- When the payload was removed; 0: there was none when its time came.
     payload_removed_at bigint,
+    -- What it agrees in with others of its automation, which one it repeats, and what its record says about itself:
+    -- keyed hashes, which say whether two are equal, and nothing else.
+    likeness           bytea CHECK (length(likeness) = 16),
+    repeat_of          bytea CHECK (length(repeat_of) = 16),
+    identity           bytea CHECK (length(identity) = 16),
     PRIMARY KEY (workspace_id, claim_id),
     CHECK ((processing_state = 'processing') = (lease_expires IS NOT NULL)),
     CHECK ((processing_state = 'processing') = (holder IS NOT NULL)),
@@ -148,6 +153,10 @@ CREATE INDEX claims_by_parent ON claims (workspace_id, parent) WHERE parent IS N
 CREATE INDEX claims_retained ON claims (workspace_id, retain_until) WHERE retain_until IS NOT NULL;
 CREATE INDEX claims_with_payload ON claims (workspace_id, automation_id, done_at)
     WHERE done_at IS NOT NULL AND payload_removed_at IS NULL;
+
+-- A repeat has no repeats of its own.
+CREATE INDEX claims_by_likeness ON claims (workspace_id, automation_id, likeness, created_at)
+    WHERE likeness IS NOT NULL AND repeat_of IS NULL;
 
 -- The payload as it came, byte for byte; kept apart so that lists and claims stay narrow.
 CREATE TABLE payloads (
@@ -239,6 +248,8 @@ CREATE TABLE deliveries (
     settled_at   bigint,
     -- Kept like what is rejected, and listed as parked: nothing is wrong with it, it is only not meant for here.
     parked       text CHECK (parked = 'other_environment'),
+    -- What names one sending of an event: one that was sent under several comes from a hook that is registered twice.
+    delivery_id  text,
     PRIMARY KEY (workspace_id, id),
     CHECK (verdict NOT IN ('rejected', 'unverified') OR (body IS NOT NULL AND headers IS NOT NULL)),
     CHECK ((body IS NULL) = (body_hash IS NULL))

@@ -190,6 +190,7 @@ fn first<'c>(
         boot: shared.boot,
         restores: &shared.restores,
         recovering: false,
+        repeat_of: None,
     };
     let name = || format!("{} of {}", place.key, place.automation);
     let writes = claim::claim(&Rules::CORE, &loaded, call, name, policy, now);
@@ -361,6 +362,7 @@ fn tell(shared: &Shared, one: &Waiting, position: i64, now: Now) -> Option<Claim
         claim,
         automation: one.place.automation.clone(),
         key: one.place.key.clone(),
+        repeat_of: None,
         run_url: one.call.run_url.clone(),
         result: None,
         stops: 0,

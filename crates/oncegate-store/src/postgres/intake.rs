@@ -26,7 +26,7 @@ use crate::observer::Happened;
 /// The columns of a delivery's row, of all deliveries.
 const SELECT: &str = "SELECT id, source, automation, received_at, repeats, coalesce(last_at, received_at) AS last_at, \
     CASE WHEN verdict = 'rejected' AND parked IS NOT NULL THEN parked ELSE verdict END AS verdict, \
-    reason, headers, body, settled_at FROM deliveries";
+    reason, delivery_id, headers, body, settled_at FROM deliveries";
 
 /// A request on its way in.
 struct Arrival<'a> {
@@ -93,6 +93,8 @@ impl Context<'_> {
                     ttl: None,
                     correction: false,
                     dated: event.dated,
+                    likeness: event.likeness,
+                    identity: event.about,
                 },
                 run_url: None,
                 parent: None,
@@ -111,19 +113,25 @@ impl Context<'_> {
                 match claimed.changed {
                     true => {
                         self.journal.note(Happened::Delivered("accepted"));
-                        self.note_arrival(call, "accepted", None, id).await?;
+                        self.note_arrival((call, event), "accepted", None, id).await?;
                         Ok(Admitted::Accepted { id })
                     }
                     false => {
-                        self.note_duplicate(call, None, id).await?;
+                        self.note_duplicate((call, event), None, id).await?;
                         Ok(Admitted::Stopped { id, reason: StopReason::InProgress })
                     }
                 }
             }
             Decision::Stop { reason, .. } => {
                 match reason {
-                    StopReason::PayloadMismatch => self.keep_mismatch(arrival, reason.as_str(), id).await?,
-                    _ => self.note_duplicate(call, Some(reason.as_str()), id).await?,
+                    StopReason::PayloadMismatch => {
+                        self.keep_mismatch((arrival, event), reason.as_str(), id).await?;
+                    }
+                    // Known to be of another record: perhaps an effect that did not happen.
+                    StopReason::Duplicate if claimed.changed => {
+                        self.keep_mismatch((arrival, event), "record_identity_changed", id).await?;
+                    }
+                    _ => self.note_duplicate((call, event), Some(reason.as_str()), id).await?,
                 }
                 Ok(Admitted::Stopped { id, reason })
             }
@@ -134,7 +142,7 @@ impl Context<'_> {
     /// have a row. The claim is locked, so nobody counts at the same time.
     async fn note_duplicate(
         &self,
-        call: &AdmitCall,
+        came: (&AdmitCall, &AdmitEvent),
         reason: Option<&str>,
         claim: ClaimRef,
     ) -> Result<(), Fault> {
@@ -148,7 +156,7 @@ impl Context<'_> {
             .await?
             .get(0);
         match noted < i64::from(limits::STOP_HISTORY_ROWS_MAX) {
-            true => self.note_arrival(call, "duplicate", reason, claim).await,
+            true => self.note_arrival(came, "duplicate", reason, claim).await,
             false => Ok(()),
         }
     }
@@ -156,14 +164,14 @@ impl Context<'_> {
     /// A row without a body: the claim has the payload.
     async fn note_arrival(
         &self,
-        call: &AdmitCall,
+        (call, event): (&AdmitCall, &AdmitEvent),
         verdict: &str,
         reason: Option<&str>,
         claim: ClaimRef,
     ) -> Result<(), Fault> {
         self.execute(
             "INSERT INTO deliveries (workspace_id, source, automation, received_at, last_at, claim_id, verdict, \
-             reason) VALUES ($1, $2, $3, $4, $4, $5, $6, $7)",
+             reason, delivery_id) VALUES ($1, $2, $3, $4, $4, $5, $6, $7, $8)",
             &[
                 &call.workspace.0,
                 &call.source,
@@ -172,6 +180,7 @@ impl Context<'_> {
                 &&claim.id.0[..],
                 &verdict,
                 &reason,
+                &event.delivery_id.as_deref().map(storable),
             ],
         )
         .await?;
@@ -199,13 +208,18 @@ impl Context<'_> {
             Some(row) => Ok(row.get(0)),
             None => {
                 self.open_workspace(call.workspace).await?;
-                self.keep_body(arrival, "rejected", (&reason, parked), None).await
+                self.keep_body((arrival, None), "rejected", (&reason, parked), None).await
             }
         }
     }
 
     /// Each body that the claim was stopped for is kept once.
-    async fn keep_mismatch(&self, arrival: &Arrival<'_>, reason: &str, claim: ClaimRef) -> Result<(), Fault> {
+    async fn keep_mismatch(
+        &self,
+        (arrival, event): (&Arrival<'_>, &AdmitEvent),
+        reason: &str,
+        claim: ClaimRef,
+    ) -> Result<(), Fault> {
         self.journal.note(Happened::Delivered("mismatch"));
         let known = self
             .execute(
@@ -223,7 +237,7 @@ impl Context<'_> {
             )
             .await?;
         if known == 0 {
-            self.keep_body(arrival, "mismatch", (reason, None), Some(claim)).await?;
+            self.keep_body((arrival, Some(event)), "mismatch", (reason, None), Some(claim)).await?;
         }
         Ok(())
     }
@@ -232,7 +246,7 @@ impl Context<'_> {
     /// there to count on.
     async fn keep_body(
         &self,
-        arrival: &Arrival<'_>,
+        (arrival, event): (&Arrival<'_>, Option<&AdmitEvent>),
         verdict: &str,
         (reason, parked): (&str, Option<&str>),
         claim: Option<ClaimRef>,
@@ -242,7 +256,8 @@ impl Context<'_> {
         let kept = self
             .query_one(
                 "INSERT INTO deliveries (workspace_id, source, automation, received_at, last_at, claim_id, verdict, \
-                 reason, body_hash, headers, body, parked) VALUES ($1, $2, $3, $4, $4, $5, $6, $7, $8, $9, $10, $11) \
+                 reason, body_hash, headers, body, parked, delivery_id) \
+                 VALUES ($1, $2, $3, $4, $4, $5, $6, $7, $8, $9, $10, $11, $12) \
                  RETURNING id",
                 &[
                     &call.workspace.0,
@@ -256,6 +271,7 @@ impl Context<'_> {
                     &storable(&call.headers),
                     &call.body,
                     &parked,
+                    &event.and_then(|event| event.delivery_id.as_deref()).map(storable),
                 ],
             )
             .await?;
@@ -344,6 +360,7 @@ fn without_bodies() -> String {
 
 fn read(r: &Row) -> Result<DeliveryRow, Fault> {
     Ok(DeliveryRow {
+        delivery_id: r.get("delivery_id"),
         id: r.get("id"),
         source: r.get("source"),
         automation: AutomationName::try_from(r.get::<_, &str>("automation"))

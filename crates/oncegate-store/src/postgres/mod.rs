@@ -32,6 +32,7 @@ mod person;
 mod pool;
 mod queries;
 mod recovery;
+mod repeats;
 mod requests;
 mod row;
 mod search;

@@ -7,6 +7,7 @@ use oncegate_core::claim::{
     AtClaim, Boot, Claim, ErrorCause, Holder, Lease, Nudge, Parent, Parked, Progress, State,
 };
 use oncegate_core::fingerprint::Fingerprint;
+use oncegate_core::identity::IdentityPrint;
 use oncegate_core::key::{
     AutomationName, ClaimId, IdempotencyKey, RecordName, RunId, StoreSecret, Workspace,
 };
@@ -40,7 +41,9 @@ pub(super) const COLUMNS: &str = "c.claim_id, c.workspace_id, c.position, c.auto
     c.run_url, c.processing_started_at, c.lease_renewed, c.lease_ttl, c.parent, c.parent_ends, c.nudge_at, c.nudges, \
     c.same_runs, c.heard_from, c.done_at, c.retain_until, c.result, c.error_at, c.error_cause, c.note, c.parked, \
     c.mismatch_at, c.late_at, c.stops, c.first_stop_at, c.last_stop_at, c.created_at, c.tag, c.updated_at, \
-    c.payload_removed_at, a.name";
+    c.payload_removed_at, c.likeness, c.repeat_of, c.identity, a.name, \
+    (SELECT o.idempotency_key FROM claims o WHERE o.workspace_id = c.workspace_id AND o.claim_id = c.repeat_of) \
+    AS repeat_of_key";
 
 /// Rows that [`read`] reads, from where they are.
 pub(super) static SELECT: LazyLock<String> = LazyLock::new(|| {
@@ -129,6 +132,9 @@ pub(super) fn read(r: &Row) -> Result<Stored, Fault> {
         generation: number("generation")?,
         fingerprint,
         record,
+        likeness: hash(r, "likeness", id)?,
+        repeat_of: hash(r, "repeat_of", id)?.map(ClaimId),
+        identity: hash(r, "identity", id)?.map(IdentityPrint),
         retries_used: number("retries_used")?,
         stale_retries_used: number("stale_retries_used")?,
         resumes_used: number("resumes_used")?,
@@ -155,6 +161,7 @@ pub(super) fn read(r: &Row) -> Result<Stored, Fault> {
             .map_err(|_| bad("automation", id))?,
         key: IdempotencyKey::try_from(get::<&str>(r, "idempotency_key", id)?)
             .map_err(|_| bad("idempotency_key", id))?,
+        repeat_of: text(r, "repeat_of_key", |t| IdempotencyKey::try_from(t).ok(), id)?,
         inbox: None,
         run_url: get(r, "run_url", id)?,
         result: get(r, "result", id)?,
@@ -168,6 +175,11 @@ pub(super) fn read(r: &Row) -> Result<Stored, Fault> {
         payload_removed_at: opt_ts("payload_removed_at")?.filter(|at| at.as_millis() != 0),
     };
     Ok(Stored { version: get(r, "version", id)?, automation_id: get(r, "automation_id", id)?, view })
+}
+
+fn hash(r: &Row, name: &str, id: ClaimId) -> Result<Option<[u8; 16]>, Fault> {
+    let found = get::<Option<&[u8]>>(r, name, id)?;
+    found.map(|bytes| bytes.try_into().map_err(|_| bad(name, id))).transpose()
 }
 
 fn boot(n: Option<i64>) -> Boot {
@@ -211,8 +223,8 @@ fn cause(word: &str) -> Option<ErrorCause> {
 }
 
 fn parked(word: &str) -> Option<Parked> {
-    use Parked::{Incident, LoopSuspected, NeedsReplay, Reset, Restored};
-    [NeedsReplay, LoopSuspected, Incident, Reset, Restored].into_iter().find(|p| p.as_str() == word)
+    use Parked::{Incident, LoopSuspected, NeedsReplay, Repeat, Reset, Restored};
+    [NeedsReplay, LoopSuspected, Incident, Reset, Restored, Repeat].into_iter().find(|p| p.as_str() == word)
 }
 
 /// What is written about a claim besides the core's row.
@@ -265,6 +277,9 @@ pub(super) struct Columns {
     pub(super) parked: Option<&'static str>,
     pub(super) mismatch_at: Option<i64>,
     pub(super) late_at: Option<i64>,
+    pub(super) likeness: Option<Vec<u8>>,
+    pub(super) repeat_of: Option<Vec<u8>>,
+    pub(super) identity: Option<Vec<u8>>,
 }
 
 impl Columns {
@@ -323,6 +338,9 @@ impl Columns {
             parked: claim.parked.map(Parked::as_str),
             mismatch_at: claim.mismatch_at.map(Timestamp::as_millis),
             late_at: claim.late_at.map(Timestamp::as_millis),
+            likeness: claim.likeness.map(Vec::from),
+            repeat_of: claim.repeat_of.map(|id| id.0.to_vec()),
+            identity: claim.identity.map(|print| print.0.to_vec()),
             ..Self::default()
         };
         match &claim.state {
@@ -343,7 +361,7 @@ impl Columns {
     }
 
     /// The values in the order of [`Columns::NAMES`].
-    pub(super) fn values(&self) -> [&(dyn ToSql + Sync); 39] {
+    pub(super) fn values(&self) -> [&(dyn ToSql + Sync); 42] {
         [
             &self.processing_state,
             &self.attempt,
@@ -384,11 +402,14 @@ impl Columns {
             &self.parked,
             &self.mismatch_at,
             &self.late_at,
+            &self.likeness,
+            &self.repeat_of,
+            &self.identity,
         ]
     }
 
     /// The columns of [`Columns::values`].
-    pub(super) const NAMES: [&'static str; 39] = [
+    pub(super) const NAMES: [&'static str; 42] = [
         "processing_state",
         "attempt",
         "generation",
@@ -428,23 +449,26 @@ impl Columns {
         "parked",
         "mismatch_at",
         "late_at",
+        "likeness",
+        "repeat_of",
+        "identity",
     ];
 }
 
-/// The statement that makes a claim: `$1`–`$39` are [`Columns::values`], then workspace, id, automation, key, run URL,
+/// The statement that makes a claim: `$1`–`$42` are [`Columns::values`], then workspace, id, automation, key, run URL,
 /// result, now. No row: another transaction made it first.
 pub(super) static INSERT: LazyLock<String> = LazyLock::new(|| {
     let places: Vec<String> = (1..=Columns::NAMES.len()).map(|n| format!("${n}")).collect();
     format!(
         "INSERT INTO claims ({}, workspace_id, claim_id, automation_id, idempotency_key, run_url, result, version, \
-         created_at, updated_at) VALUES ({}, $40, $41, $42, $43, $44, $45, 1, $46, $46) \
+         created_at, updated_at) VALUES ({}, $43, $44, $45, $46, $47, $48, 1, $49, $49) \
          ON CONFLICT (workspace_id, claim_id) DO NOTHING RETURNING position",
         Columns::NAMES.join(", "),
         places.join(", "),
     )
 });
 
-/// The statement that replaces a claim's row: `$1`–`$39` are [`Columns::values`], then workspace, id, version, run
+/// The statement that replaces a claim's row: `$1`–`$42` are [`Columns::values`], then workspace, id, version, run
 /// URL, result, now. It compares and swaps the version, so that no node can overwrite what it did not load.
 pub(super) static UPDATE: LazyLock<String> = LazyLock::new(|| {
     let set: Vec<String> = Columns::NAMES
@@ -460,10 +484,10 @@ pub(super) static UPDATE: LazyLock<String> = LazyLock::new(|| {
         })
         .collect();
     format!(
-        "UPDATE claims SET {}, version = version + 1, run_url = COALESCE($43, run_url), \
+        "UPDATE claims SET {}, version = version + 1, run_url = COALESCE($46, run_url), \
          result = CASE WHEN $1 <> 'done' THEN NULL \
-         WHEN processing_state = 'done' AND attempt = $2 THEN result ELSE $44::text END, updated_at = $45 \
-         WHERE workspace_id = $40 AND claim_id = $41 AND version = $42",
+         WHEN processing_state = 'done' AND attempt = $2 THEN result ELSE $47::text END, updated_at = $48 \
+         WHERE workspace_id = $43 AND claim_id = $44 AND version = $45",
         set.join(", "),
     )
 });

@@ -191,6 +191,7 @@ impl Context<'_> {
             None => false,
             Some(run_id) => self.run_id_is_constant(place.workspace, run_id, id).await?,
         };
+        let repeat_of = self.original(wanted.repeat, (id, place), stored).await?;
         let stale_streak: i32 = of_automation.get(1);
         let loaded = Loaded {
             id: id.id,
@@ -207,6 +208,7 @@ impl Context<'_> {
             boot: self.boot,
             restores: &self.shared.restores,
             recovering: self.recovering,
+            repeat_of,
         };
         Ok((holder, loaded))
     }

@@ -20,7 +20,7 @@ use crate::observer::Happened;
 /// The columns of a delivery's row, of all deliveries.
 const SELECT: &str = "SELECT id, source, automation, received_at, repeats, coalesce(last_at, received_at) AS last_at, \
     CASE WHEN verdict = 'rejected' AND parked IS NOT NULL THEN parked ELSE verdict END AS verdict, \
-    reason, headers, body, settled_at FROM deliveries";
+    reason, delivery_id, headers, body, settled_at FROM deliveries";
 
 /// The same without the two columns that are large.
 fn select_without_bodies() -> String {
@@ -89,6 +89,8 @@ impl Context<'_> {
                 record: event.record.clone(),
                 ttl: None,
                 correction: false,
+                likeness: event.likeness,
+                identity: event.about,
                 dated: event.dated,
             },
             run_url: None,
@@ -107,19 +109,25 @@ impl Context<'_> {
                 match claimed.changed {
                     true => {
                         self.journal.note(Happened::Delivered("accepted"));
-                        self.note_arrival(call, "accepted", None, id)?;
+                        self.note_arrival((call, event), "accepted", None, id)?;
                         Ok(Admitted::Accepted { id })
                     }
                     false => {
-                        self.note_duplicate(call, None, id)?;
+                        self.note_duplicate((call, event), None, id)?;
                         Ok(Admitted::Stopped { id, reason: StopReason::InProgress })
                     }
                 }
             }
             Decision::Stop { reason, .. } => {
                 match reason {
-                    StopReason::PayloadMismatch => self.keep_mismatch(arrival, reason.as_str(), id)?,
-                    _ => self.note_duplicate(call, Some(reason.as_str()), id)?,
+                    StopReason::PayloadMismatch => {
+                        self.keep_mismatch((arrival, event), reason.as_str(), id)?;
+                    }
+                    // Known to be of another record: perhaps an effect that did not happen.
+                    StopReason::Duplicate if claimed.changed => {
+                        self.keep_mismatch((arrival, event), "record_identity_changed", id)?;
+                    }
+                    _ => self.note_duplicate((call, event), Some(reason.as_str()), id)?,
                 }
                 Ok(Admitted::Stopped { id, reason })
             }
@@ -130,7 +138,7 @@ impl Context<'_> {
     /// have a row.
     fn note_duplicate(
         &self,
-        call: &AdmitCall,
+        came: (&AdmitCall, &AdmitEvent),
         reason: Option<&str>,
         claim: ClaimRef,
     ) -> Result<(), StoreError> {
@@ -140,7 +148,7 @@ impl Context<'_> {
             .prepare_cached("SELECT count(*) FROM deliveries WHERE claim_id = ?1 AND verdict = 'duplicate'")?
             .query_row([&claim.id.0[..]], |r| r.get(0))?;
         match noted < limits::STOP_HISTORY_ROWS_MAX {
-            true => self.note_arrival(call, "duplicate", reason, claim),
+            true => self.note_arrival(came, "duplicate", reason, claim),
             false => Ok(()),
         }
     }
@@ -148,7 +156,7 @@ impl Context<'_> {
     /// A row without a body: the claim has the payload.
     fn note_arrival(
         &self,
-        call: &AdmitCall,
+        (call, event): (&AdmitCall, &AdmitEvent),
         verdict: &str,
         reason: Option<&str>,
         claim: ClaimRef,
@@ -156,7 +164,7 @@ impl Context<'_> {
         self.db
             .prepare_cached(
                 "INSERT INTO deliveries (workspace_id, source, automation, received_at, last_at, claim_id, verdict, \
-                 reason) VALUES (?1, ?2, ?3, ?4, ?4, ?5, ?6, ?7)",
+                 reason, delivery_id) VALUES (?1, ?2, ?3, ?4, ?4, ?5, ?6, ?7, ?8)",
             )?
             .execute(params![
                 call.workspace.0,
@@ -166,6 +174,7 @@ impl Context<'_> {
                 &claim.id.0[..],
                 verdict,
                 reason,
+                event.delivery_id,
             ])?;
         Ok(())
     }
@@ -191,12 +200,17 @@ impl Context<'_> {
             .optional()?;
         match known {
             Some(id) => Ok(id),
-            None => self.keep_body(arrival, "rejected", (reason, parked), None),
+            None => self.keep_body((arrival, None), "rejected", (reason, parked), None),
         }
     }
 
     /// Each body that the claim was stopped for is kept once.
-    fn keep_mismatch(&self, arrival: &Arrival<'_>, reason: &str, claim: ClaimRef) -> Result<(), StoreError> {
+    fn keep_mismatch(
+        &self,
+        (arrival, event): (&Arrival<'_>, &AdmitEvent),
+        reason: &str,
+        claim: ClaimRef,
+    ) -> Result<(), StoreError> {
         self.journal.note(Happened::Delivered("mismatch"));
         let known = self
             .db
@@ -212,14 +226,14 @@ impl Context<'_> {
                 self.now.wall.as_millis()
             ])?;
         if known == 0 {
-            self.keep_body(arrival, "mismatch", (reason, None), Some(claim))?;
+            self.keep_body((arrival, Some(event)), "mismatch", (reason, None), Some(claim))?;
         }
         Ok(())
     }
 
     fn keep_body(
         &self,
-        arrival: &Arrival<'_>,
+        (arrival, event): (&Arrival<'_>, Option<&AdmitEvent>),
         verdict: &str,
         (reason, parked): (&str, Option<&str>),
         claim: Option<ClaimRef>,
@@ -228,7 +242,8 @@ impl Context<'_> {
         self.db
             .prepare_cached(
                 "INSERT INTO deliveries (workspace_id, source, automation, received_at, last_at, claim_id, verdict, \
-                 reason, body_hash, headers, body, parked) VALUES (?1, ?2, ?3, ?4, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+                 reason, body_hash, headers, body, parked, delivery_id) \
+                 VALUES (?1, ?2, ?3, ?4, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
             )?
             .execute(params![
                 call.workspace.0,
@@ -242,6 +257,7 @@ impl Context<'_> {
                 call.headers,
                 call.body,
                 parked,
+                event.and_then(|event| event.delivery_id.as_deref()),
             ])?;
         Ok(self.db.last_insert_rowid())
     }
@@ -328,6 +344,7 @@ fn read(r: &Row<'_>) -> Result<DeliveryRow, StoreError> {
         received_at: ts(r.get("received_at")?),
         repeats: r.get::<_, i64>("repeats")?.unsigned_abs(),
         last_at: ts(r.get("last_at")?),
+        delivery_id: r.get("delivery_id")?,
         verdict: r.get("verdict")?,
         reason: r.get("reason")?,
         headers: r.get("headers")?,

@@ -11,10 +11,11 @@ use super::backups::BackupDir;
 use super::dir::DataDir;
 use crate::StoreError;
 
-const STEPS: [&str; 3] = [
+const STEPS: [&str; 4] = [
     include_str!("../../migrations/sqlite/0001_spine.sql"),
     include_str!("../../migrations/sqlite/0002_gate.sql"),
     include_str!("../../migrations/sqlite/0003_upkeep.sql"),
+    include_str!("../../migrations/sqlite/0004_identity.sql"),
 ];
 
 /// The newest schema that this program knows.

@@ -30,6 +30,7 @@ mod plans;
 mod queries;
 mod readers;
 mod recovery;
+mod repeats;
 mod requests;
 mod restore;
 mod room;

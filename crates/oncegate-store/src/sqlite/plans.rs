@@ -9,6 +9,7 @@ use oncegate_core::claim::{Boot, ErrorCause, Holder, Parked, ProcessingState};
 use oncegate_core::decide::{Request, Start};
 use oncegate_core::fingerprint::Fingerprint;
 use oncegate_core::finish::{Call, Failed};
+use oncegate_core::identity::Likeness;
 use oncegate_core::inbox::InboxList;
 use oncegate_core::key::{AutomationName, IdempotencyKey, RecordName, RunId, StoreSecret};
 use oncegate_core::limits;
@@ -111,6 +112,14 @@ fn overhear(db: &mut Connection) -> Arc<Mutex<BTreeSet<String>>> {
     heard
 }
 
+/// Keys that begin alike repeat one another if they say so: `twice …`.
+fn like(key: &str) -> [u8; 16] {
+    let of = key.split_once(' ').map_or(key, |(of, _)| of);
+    let mut hash = [0; 16];
+    hash.copy_from_slice(&oncegate_core::key::sha256(of.as_bytes())[..16]);
+    hash
+}
+
 fn claim_call(key: &str, start: Start) -> ClaimCall {
     ClaimCall {
         target: Target::Key {
@@ -124,6 +133,8 @@ fn claim_call(key: &str, start: Start) -> ClaimCall {
             record: Some(RecordName::try_from("crm:1").unwrap()),
             ttl: None,
             correction: false,
+            likeness: Some(Likeness { hash: like(key), within: std::time::Duration::from_secs(60) }),
+            identity: None,
             dated: None,
         },
         run_url: None,
@@ -169,6 +180,10 @@ fn live_a_life(db: &Connection, secret: &StoreSecret) {
     cx.claim(&claim_call("stale", caller())).unwrap();
     let later = Now { lease: LeaseInstant(3_600_000), ..NOW };
     Context { now: later, ..cx }.claim(&claim_call("taker", caller())).unwrap();
+    // The second is a repeat of the first, and is known to be one when it asks again.
+    for key in ["twice 1", "twice 2", "twice 2"] {
+        cx.claim(&claim_call(key, Start::Queue)).unwrap();
+    }
     family_and_hooks(&cx);
     vitals::probe(db, NOW).unwrap();
     admit(&cx);
@@ -212,6 +227,9 @@ fn admit(cx: &Context<'_>) {
         json: "{}".into(),
         record: None,
         other_environment: None,
+        likeness: None,
+        about: None,
+        delivery_id: None,
         dated: None,
     };
     let unverified = UnverifiedCall {

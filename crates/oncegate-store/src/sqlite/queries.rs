@@ -237,12 +237,12 @@ pub(super) fn stranded(
     runnable: &Names,
 ) -> Result<Vec<(Workspace, AutomationName)>, StoreError> {
     let mut statement = db.prepare_cached(concat!(
-        "SELECT workspace_id, name FROM automations WHERE paused_at IS NULL AND id IN ( \
-           SELECT automation_id FROM claims WHERE due_at <= ?1 AND flow = 1 \
-           UNION \
-           SELECT automation_id FROM claims \
+        // The plus: the order of the list must not choose the index.
+        "SELECT workspace_id, name FROM automations WHERE paused_at IS NULL AND (id IN ( \
+           SELECT +automation_id FROM claims WHERE due_at <= ?1 AND due_at IS NOT NULL AND flow = 1) \
+         OR id IN (SELECT +automation_id FROM claims \
              WHERE processing_state = 'processing' AND flow = 1 AND due_at IS NULL \
-             AND (lease_expires <= ?2 OR (holder = 'runner' AND boot >= ?3 AND boot < ?4))) \
+             AND (lease_expires <= ?2 OR (holder = 'runner' AND boot >= ?3 AND boot < ?4)))) \
          AND id NOT IN (",
         named!("?5"),
         ") ORDER BY id LIMIT ?6",

@@ -4,6 +4,7 @@ use oncegate_core::claim::{
     AtClaim, Boot, Claim, ErrorCause, Holder, Lease, Nudge, Parent, Parked, Progress, State,
 };
 use oncegate_core::fingerprint::Fingerprint;
+use oncegate_core::identity::IdentityPrint;
 use oncegate_core::key::{
     AutomationName, ClaimId, ClaimRef, IdempotencyKey, RecordName, RunId, StoreSecret, Workspace,
 };
@@ -35,13 +36,18 @@ pub(super) const COLUMNS: &str = "c.id, c.claim_id, c.workspace_id, c.automation
     c.opened_at, c.due_at, c.holder, c.boot, c.run_id, c.run_url, c.processing_started_at, c.lease_renewed, \
     c.lease_ttl, c.parent, c.parent_ends, c.nudge_at, c.nudges, c.same_runs, c.heard_from, c.done_at, c.retain_until, c.result, c.error_at, c.error_cause, \
     c.note, c.parked, c.mismatch_at, c.late_at, c.stops, c.first_stop_at, c.last_stop_at, c.created_at, \
-    c.tag, c.updated_at, c.payload_removed_at, a.name";
+    c.tag, c.updated_at, c.payload_removed_at, c.likeness, c.repeat_of, c.identity, a.name, \
+    (SELECT o.idempotency_key FROM claims o WHERE o.claim_id = c.repeat_of AND o.workspace_id = c.workspace_id) \
+    AS repeat_of_key";
 
 macro_rules! column {
     ($name:literal) => {
         const { Column::named(COLUMNS, $name) }
     };
 }
+
+/// The last column has no name of its own table.
+const REPEAT_OF_KEY: Column = Column { at: column!("name").at + 1, name: "repeat_of_key" };
 
 macro_rules! at {
     ($name:literal) => {
@@ -122,6 +128,9 @@ pub(super) fn read(r: &Row<'_>) -> Result<Stored, StoreError> {
         generation: r.get(at!("generation"))?,
         fingerprint,
         record,
+        likeness: r.get(at!("likeness"))?,
+        repeat_of: r.get::<_, Option<[u8; 16]>>(at!("repeat_of"))?.map(ClaimId),
+        identity: r.get::<_, Option<[u8; 16]>>(at!("identity"))?.map(IdentityPrint),
         retries_used: r.get(at!("retries_used"))?,
         stale_retries_used: r.get(at!("stale_retries_used"))?,
         resumes_used: r.get(at!("resumes_used"))?,
@@ -142,12 +151,14 @@ pub(super) fn read(r: &Row<'_>) -> Result<Stored, StoreError> {
     };
     let name = text(r, column!("name"), |t| AutomationName::try_from(t).ok(), label)?;
     let key = text(r, column!("idempotency_key"), |t| IdempotencyKey::try_from(t).ok(), label)?;
+    let repeat_of = text(r, REPEAT_OF_KEY, |t| IdempotencyKey::try_from(t).ok(), label)?;
     let view = ClaimView {
         workspace: Workspace(r.get(at!("workspace_id"))?),
         row: r.get(at!("id"))?,
         claim,
         automation: name.ok_or_else(|| bad("automation", label))?,
         key: key.ok_or_else(|| bad("idempotency_key", label))?,
+        repeat_of,
         inbox: None,
         run_url: r.get(at!("run_url"))?,
         result: r.get(at!("result"))?,
@@ -219,8 +230,8 @@ fn cause(word: &str) -> Option<ErrorCause> {
 }
 
 fn parked(word: &str) -> Option<Parked> {
-    use Parked::{Incident, LoopSuspected, NeedsReplay, Reset, Restored};
-    [NeedsReplay, LoopSuspected, Incident, Reset, Restored].into_iter().find(|p| p.as_str() == word)
+    use Parked::{Incident, LoopSuspected, NeedsReplay, Repeat, Reset, Restored};
+    [NeedsReplay, LoopSuspected, Incident, Reset, Restored, Repeat].into_iter().find(|p| p.as_str() == word)
 }
 
 /// Loads one claim; another workspace's is not there.
@@ -256,11 +267,12 @@ pub(super) fn insert(
          attempt, generation, resets, steps_since, key_generation, fingerprint, record, record_hash, retries_used, stale_retries_used, \
          resumes_used, step_succeeded, step_unknown, flow, dismissed, opened_at, due_at, holder, boot, run_id, \
          run_url, processing_started_at, lease_renewed, lease_ttl, lease_expires, parent, parent_ends, nudge_at, nudges, same_runs, heard_from, done_at, \
-         retain_until, result, error_at, error_cause, note, parked, mismatch_at, late_at, created_at, updated_at) \
+         retain_until, result, error_at, error_cause, note, parked, mismatch_at, late_at, likeness, repeat_of, identity, created_at, updated_at) \
          VALUES (:claim_id, :workspace, :automation, :key, :state, 1, :attempt, :generation, :resets, :steps_since, :key_generation, :fingerprint, \
          :record, :record_hash, :retries, :stale_retries, :resumes, :succeeded, :unknown, :flow, :dismissed, \
          :opened, :due, :holder, :boot, :run_id, :run_url, :started, :renewed, :ttl, :expires, :parent, :parent_ends, :nudge_at, :nudges, :same_runs, \
-         :heard, :done_at, :retain, :result, :error_at, :cause, :note, :parked, :mismatch, :late, :now, :now)",
+         :heard, :done_at, :retain, :result, :error_at, :cause, :note, :parked, :mismatch, :late, :likeness, \
+         :repeat_of, :identity, :now, :now)",
         )
     });
     let mut statement = db.prepare_cached(&INSERT)?;
@@ -298,7 +310,7 @@ pub(super) fn update(
          result = CASE WHEN :state <> 'done' THEN NULL \
          WHEN processing_state = 'done' AND attempt = :attempt THEN result ELSE :result END, \
          error_at = :error_at, error_cause = :cause, note = :note, parked = :parked, mismatch_at = :mismatch, \
-         late_at = :late, updated_at = :now \
+         late_at = :late, likeness = :likeness, repeat_of = :repeat_of, identity = :identity, updated_at = :now \
          WHERE id = :row AND version = :version AND workspace_id = :workspace",
         )
     });
@@ -357,6 +369,9 @@ const PARAMS: [&str; SHARED + 5] = [
     "parked",
     "mismatch",
     "late",
+    "likeness",
+    "repeat_of",
+    "identity",
     "now",
     "claim_id",
     "automation",
@@ -365,7 +380,7 @@ const PARAMS: [&str; SHARED + 5] = [
     "version",
 ];
 /// How many of them [`bind_claim`] binds.
-const SHARED: usize = 43;
+const SHARED: usize = 46;
 
 /// Binds what `insert` and `update` share, so that no field can be written by one and forgotten by the other.
 fn bind_claim(
@@ -451,6 +466,9 @@ fn bind_claim(
         ("parked", &claim.parked.map(Parked::as_str)),
         ("mismatch", &claim.mismatch_at.map(Timestamp::as_millis)),
         ("late", &claim.late_at.map(Timestamp::as_millis)),
+        ("likeness", &claim.likeness.as_ref().map(|like| &like[..])),
+        ("repeat_of", &claim.repeat_of.as_ref().map(|id| &id.0[..])),
+        ("identity", &claim.identity.as_ref().map(|print| &print.0[..])),
         ("now", &now.wall.as_millis()),
     ];
     for (at, (name, value)) in params.into_iter().enumerate() {

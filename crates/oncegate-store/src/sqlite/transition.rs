@@ -123,6 +123,7 @@ impl Context<'_> {
         for n in notices.iter().filter(|_| !call.again) {
             self.notice(place.workspace, n.kind, &n.subject, &n.detail)?;
         }
+        let original = loaded.repeat_of;
         let changed = writes.claim.is_some();
         let (decision, stopped) = (writes.decision, writes.stopped);
         // What was written need not be read again.
@@ -142,6 +143,11 @@ impl Context<'_> {
                 view.last_stop_at = Some(self.now.wall);
             }
             view.payload_removed_at = view.payload_removed_at.filter(|_| !payload_is_back);
+            if let (Some(repeated), Some(original)) = (view.claim.repeat_of, original)
+                && repeated == original.id
+            {
+                view.repeat_of = Some(original.key);
+            }
             view
         });
         self.as_written(view.as_ref())?;
@@ -209,6 +215,7 @@ impl Context<'_> {
             None => false,
             Some(run_id) => self.run_id_is_constant(place.workspace, run_id, id)?,
         };
+        let repeat_of = self.original(wanted.repeat, (id, place), stored)?;
         let loaded = Loaded {
             id: id.id,
             claim,
@@ -216,6 +223,7 @@ impl Context<'_> {
             pruned_done_at,
             record_holder: None,
             first_runs_of_record,
+            repeat_of,
             paused,
             stale_streak,
             run_id_is_constant,

@@ -21,6 +21,7 @@ pub(super) fn inserted(
         row,
         automation,
         key,
+        repeat_of: None,
         inbox: None,
         run_url: extra.run_url.map(str::to_owned),
         result: extra.result.filter(|_| matches!(claim.state, State::Done { .. })).map(str::to_owned),
@@ -47,7 +48,8 @@ impl Stored {
             State::None { .. } | State::Processing(_) | State::Error { .. } => None,
         };
         let run_url = extra.run_url.map(str::to_owned).or(self.view.run_url);
-        let view = ClaimView { claim, result, run_url, updated_at: now.wall, ..self.view };
+        let repeat_of = self.view.repeat_of.filter(|_| claim.repeat_of.is_some());
+        let view = ClaimView { claim, repeat_of, result, run_url, updated_at: now.wall, ..self.view };
         Self { version: self.version + 1, view, ..self }
     }
 }

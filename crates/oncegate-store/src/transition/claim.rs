@@ -3,11 +3,12 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use oncegate_core::claim::{Boot, Claim, Holder, Parent, State};
+use oncegate_core::claim::{Boot, Claim, Holder, Parent, Parked, State};
 use oncegate_core::decide::{
-    self, Changes, Decision, Facts, FlagSeen, Hold, RecordHolder, Request, RunReason, Start, StopReason,
-    Verdict,
+    self, Changes, Decision, Facts, FlagSeen, Hold, Original, RecordHolder, Request, RunReason, Start,
+    StopReason, Verdict,
 };
+use oncegate_core::identity::Likeness;
 use oncegate_core::key::{ClaimId, RecordName, RunId};
 use oncegate_core::limits;
 use oncegate_core::policy::Policy;
@@ -26,6 +27,20 @@ pub struct Wanted<'a> {
     pub record: Option<&'a RecordName>,
     /// Whether another claim with this run id ended before [`run_id_horizon`].
     pub run_id: Option<&'a RunId>,
+    /// Which claim it repeats.
+    pub repeat: Repeat,
+}
+
+/// How the claim that another one repeats is found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Repeat {
+    /// It repeats none.
+    None,
+    /// It is known which; only the key is wanted.
+    Known(ClaimId),
+    /// The first one of the automation that is like it, is no repeat itself, and was first seen before it, but no
+    /// longer than `within`. Of several calls at once only one may find none: a store decides them one after the other.
+    Like(Likeness),
 }
 
 /// What the facts about a call are made of.
@@ -35,6 +50,13 @@ pub fn wanted<'a>(request: &'a Request, claim: Option<&'a Claim>) -> Wanted<'a> 
         record: request.record.as_ref().or(claim.and_then(|c| c.record.as_ref())),
         // Asked before it matters: that it is wrong must be told before the first answer gets lost.
         run_id: decide::run_id_of(request),
+        repeat: match (claim, &request.likeness) {
+            (Some(Claim { repeat_of: Some(id), .. }), _) => Repeat::Known(*id),
+            // Once a person has looked at it, or somebody has begun it, it is judged by its own key alone.
+            (Some(c), _) if c.resets > 0 || !matches!(c.state, State::None { .. }) => Repeat::None,
+            (_, Some(likeness)) => Repeat::Like(*likeness),
+            (_, None) => Repeat::None,
+        },
     }
 }
 
@@ -58,6 +80,8 @@ pub struct Loaded<'a> {
     pub record_holder: Option<&'a Claim>,
     /// First runs of the wanted record in this automation within the policy's window.
     pub first_runs_of_record: u32,
+    /// The wanted claim that this one repeats.
+    pub repeat_of: Option<Original>,
     /// Whether the automation is paused.
     pub paused: bool,
     /// Stale claims of this automation since its last done.
@@ -93,6 +117,7 @@ impl Loaded<'_> {
                 false => self.paused.then_some(Hold::Paused),
             },
             first_runs_of_record: self.first_runs_of_record,
+            repeat_of: self.repeat_of.clone(),
             flag: FlagSeen::Clear,
             stale_streak: self.stale_streak,
             run_id_is_constant: self.run_id_is_constant,
@@ -198,7 +223,7 @@ pub fn claim<'a>(
         if corrected {
             writes.lines.push(Line { kind: "reset", reason: Some("correction"), attempt, note: None });
         }
-        tell(&mut writes, loaded.stops, attempt, call);
+        tell(&mut writes, loaded, attempt, call);
     }
     writes
 }
@@ -207,7 +232,7 @@ pub fn claim<'a>(
 /// stopped for its payload is not the one meant.
 fn kept(decision: &Decision, changed: bool, corrected: bool) -> Keep {
     match decision {
-        Decision::Stop { reason: StopReason::PayloadMismatch, .. } => Keep::Not,
+        Decision::Stop { reason: StopReason::PayloadMismatch | StopReason::Duplicate, .. } => Keep::Not,
         _ if !changed => Keep::Not,
         // A key seen again after its retention brings its own payload; the old one is no longer meant.
         Decision::Run(RunReason::FirstAfterRetention) | Decision::Queued(RunReason::FirstAfterRetention) => {
@@ -228,12 +253,17 @@ fn pruned(loaded: &Loaded<'_>, after: Option<&Claim>, starts: bool) -> Pruned {
 }
 
 /// What the history says about the decision, and whether it counts as a stop.
-fn tell<'a>(writes: &mut Writes<'a>, stops: u64, attempt: u32, call: &'a ClaimCall) {
-    let changed = writes.claim.is_some();
+fn tell<'a>(writes: &mut Writes<'a>, loaded: &Loaded<'_>, attempt: u32, call: &'a ClaimCall) {
+    let (changed, stops) = (writes.claim.is_some(), loaded.stops);
     let by_runner = matches!(call.request.start, Start::Now(Holder::Runner { .. }));
     let (reason, note) = match &writes.decision {
         Decision::Run(reason) => {
             writes.lines.push(Line { kind: "run", reason: Some(reason.as_str()), attempt, note: None });
+            return;
+        }
+        Decision::Queued(_) if writes.claim.as_ref().is_some_and(|c| c.parked == Some(Parked::Repeat)) => {
+            let note = loaded.repeat_of.as_ref().map(|original| original.note().into());
+            writes.lines.push(Line { kind: "parked", reason: Some("repeat"), attempt, note });
             return;
         }
         Decision::Queued(reason) if changed => {

@@ -94,7 +94,7 @@ pub fn main() -> ExitCode {
 async fn run(verb: Verb) -> Result<u8, Failure> {
     match verb {
         Verb::Client(verb) => return client::run(*verb).await,
-        Verb::Key(args) => return key::run(args),
+        Verb::Key(args) => return key::run(args).await,
         Verb::Completions(args) => completions::run(&args, Cli::command()),
         Verb::Serve(args) => serve::run(args).await?,
         Verb::Check(args) => check::run(&args)?,

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use oncegate_connect::PrivateAllowance;
+use oncegate_core::identity::{KeyField, MemberRule};
 use oncegate_core::policy::{
     DurationError, Finish, LoopLimit, OnMismatch, OnStale, Policy, RetryPolicy, Ttl, parse_duration,
 };
@@ -129,7 +130,15 @@ pub(super) struct SourceFile {
     #[serde(default)]
     pub(super) secrets: Vec<Spanned<String>>,
     #[serde(default)]
-    pub(super) key: Option<Spanned<Vec<FieldPath>>>,
+    pub(super) key: Option<Spanned<Vec<KeyField>>>,
+    #[serde(default)]
+    pub(super) volatile: Vec<FieldPath>,
+    #[serde(default)]
+    pub(super) repeat: Option<Spanned<RepeatFile>>,
+    #[serde(default)]
+    pub(super) identity: Vec<KeyField>,
+    #[serde(default)]
+    pub(super) delivery_id: Option<FieldPath>,
     #[serde(default)]
     pub(super) hmac: Option<HmacScheme>,
     #[serde(default)]
@@ -170,6 +179,12 @@ pub(super) struct AutomationFile {
     pub(super) was: Vec<Spanned<String>>,
     #[serde(default)]
     pub(super) record: Option<Spanned<String>>,
+    #[serde(default, deserialize_with = "members")]
+    pub(super) key_fields: Members<MemberRule>,
+    #[serde(default)]
+    pub(super) repeat: Option<Spanned<RepeatFile>>,
+    #[serde(default)]
+    pub(super) identity: Vec<KeyField>,
     #[serde(default)]
     pub(super) retrigger: Option<RetriggerFile>,
     #[serde(default, deserialize_with = "steps")]
@@ -182,6 +197,13 @@ pub(super) struct RetriggerFile {
     pub(super) url: Spanned<String>,
     #[serde(default)]
     pub(super) headers: BTreeMap<String, Spanned<String>>,
+}
+
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RepeatFile {
+    pub(super) fields: Vec<KeyField>,
+    pub(super) within: Period,
 }
 
 #[derive(Clone, Copy, Deserialize)]

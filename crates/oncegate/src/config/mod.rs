@@ -3,6 +3,7 @@
 
 mod file;
 mod hooks;
+mod identity;
 mod json;
 mod secrets;
 mod sentence;
@@ -21,7 +22,7 @@ use oncegate_core::access::WorkspaceName;
 use oncegate_core::key::AutomationName;
 use oncegate_core::limits;
 use oncegate_core::secret::Secret;
-use oncegate_core::webhook::{EventEnvironment, FieldPath, Provider, ProviderError};
+use oncegate_core::webhook::{EventEnvironment, EventRules, Provider, ProviderError};
 use oncegate_runner::book::Automation;
 
 use crate::backups::Plan;
@@ -89,8 +90,8 @@ pub struct Source {
     pub secrets: Vec<Secret>,
     /// The automation that its events run.
     pub automation: AutomationName,
-    /// Instead of the provider's own key.
-    pub key_fields: Option<Vec<FieldPath>>,
+    /// What names its events, and what makes two of them one.
+    pub rules: EventRules,
     /// What its events must say to be run; others are kept and take no key.
     pub environment: Option<EventEnvironment>,
 }
@@ -247,6 +248,7 @@ fn automations(
             policy: Arc::new(policy),
             flow: flow.map(Arc::new),
             record: declared.record.as_ref().map(|record| record.value.clone()),
+            callers: Arc::new(identity::of_callers(declared, at)?),
             retrigger: hooks::retrigger(declared, secrets, at)?,
         };
         if automations.insert(folded.clone(), automation).is_some() {
@@ -352,10 +354,11 @@ fn sources(
                 ),
             ));
         }
-        let key_fields = key_fields.map(|key| key.value.clone());
+        let callers = automations.get(&automation).map(|declared| declared.callers.as_ref());
+        let rules = identity::of_events(declared, callers, at)?;
         let environment =
             declared.environment.as_ref().map(|declared| hooks::environment(declared, at)).transpose()?;
-        let source = Source { provider, secrets: keys, automation, key_fields, environment };
+        let source = Source { provider, secrets: keys, automation, rules, environment };
         sources.insert(name.value.clone(), source);
     }
     Ok(sources)

@@ -2,9 +2,10 @@
 
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
-use oncegate_core::claim::State;
-use oncegate_core::decide::{self, Decision, StopReason};
+use oncegate_core::claim::{Parked, State};
+use oncegate_core::decide::{Decision, StopReason};
 use oncegate_core::key::ClaimRef;
+use oncegate_core::policy::in_words;
 use oncegate_core::time::Now;
 use oncegate_core::token::Token;
 use oncegate_store::api::{ClaimView, Claimed};
@@ -67,16 +68,24 @@ fn capability_url(base_url: &str, id: ClaimRef, verb: &str, token: &Token) -> St
     format!("{base_url}/v1/claims/{id}/{verb}?token={}", token.expose())
 }
 
+/// What a parked repeat waits for.
+fn recorded_repeat(view: &ClaimView) -> Option<String> {
+    (view.claim.parked == Some(Parked::Repeat)).then(|| match &view.repeat_of {
+        Some(key) => format!("repeat of {key}"),
+        None => "repeat of a claim that has been forgotten since".to_owned(),
+    })
+}
+
 /// A claim as lists and finish calls show it.
 pub(crate) fn claim(view: &ClaimView, now: Now) -> Value {
     let claim = &view.claim;
     let (note, cause, due) = match &claim.state {
         State::Error { note, cause, due, .. } => (Some(note.clone()), Some(cause.as_str()), *due),
-        State::None { due } => (None, None, *due),
+        State::None { due } => (recorded_repeat(view), None, *due),
         // Why it stands in the stuck list before its TTL.
         State::Processing(lease) => {
             let note = lease.clock_problem(now).map(|ahead| {
-                let ahead = decide::in_words(ahead);
+                let ahead = in_words(ahead);
                 format!("clock problem: processing_started_at lies {ahead} ahead of the store's clock")
             });
             (note, None, lease.deferred_until)
@@ -108,6 +117,7 @@ pub(crate) fn claim(view: &ClaimView, now: Now) -> Value {
         "retries_used": claim.retries_used,
         "stale_retries_used": claim.stale_retries_used,
         "parked": claim.parked,
+        "repeat_of": claim.repeat_of.map(|id| json!({ "claim_id": id, "idempotency_key": view.repeat_of })),
         "retrigger": claim.nudge.map(|nudge| json!({ "due_at": nudge.due, "calls_unanswered": nudge.unanswered })),
         "parent": match &claim.state {
             State::Processing(lease) => lease.parent.as_ref().map(|parent| parent.id),

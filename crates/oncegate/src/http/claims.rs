@@ -9,20 +9,21 @@ use http::{HeaderValue, StatusCode, header};
 use oncegate_core::claim::Holder;
 use oncegate_core::decide::{self, Decision, Start, StopReason};
 use oncegate_core::fingerprint::Fingerprint;
-use oncegate_core::key::{AutomationName, ClaimRef, IdempotencyKey, NameError, RecordName, RunId};
+use oncegate_core::identity::Sent;
+use oncegate_core::key::{AutomationName, ClaimRef, RecordName, RunId};
 use oncegate_core::limits;
 use oncegate_core::policy::{Ttl, parse_duration};
 use oncegate_core::token::Fence;
 use oncegate_store::api::{ClaimCall, Payload, Target};
-use serde_json::{Map, Value};
 
 use super::answer::Json;
 use super::auth::Caller;
-use super::input::{Fields, kind};
+use super::input::Fields;
 use super::problem::Problem;
-use super::{AppState, answer};
+use super::{AppState, answer, naming};
 
-const TAKES: &str = "automation, idempotency_key or key_fields, record, parent, run_id, run_url, payload, ttl, wait, stop_status";
+const TAKES: &str = "automation, idempotency_key or key_fields, identity_fields, record, parent, run_id, run_url, payload, \
+     ttl, wait, stop_status";
 
 pub(crate) async fn claim(
     State(state): State<Arc<AppState>>,
@@ -64,7 +65,10 @@ pub(crate) struct Asked {
 pub(crate) fn asked(mut fields: Fields, state: &AppState, caller: &Caller) -> Result<Asked, Problem> {
     let automation = named(&fields.required("automation")?, "automation")?;
     caller.may_touch(&automation)?;
-    let key = key(&mut fields)?;
+    let rules = state.gate.book().automation(caller.workspace, &automation).callers;
+    let key_fields = fields.value("key_fields");
+    let key = naming::key(fields.text("idempotency_key")?, key_fields.as_ref(), &rules)?;
+    let identity_fields = naming::members(fields.value("identity_fields"), "identity_fields")?;
     let record = fields.text("record")?.map(|t| name::<RecordName>(&t, "record")).transpose()?;
     let run_id = fields.text("run_id")?.map(|t| name::<RunId>(&t, "run_id")).transpose()?;
     let run_url = run_url(fields.text("run_url")?)?;
@@ -81,6 +85,17 @@ pub(crate) fn asked(mut fields: Fields, state: &AppState, caller: &Caller) -> Re
             .ok_or_else(|| Problem::field("stop_status", "must be a status from 400 to 499, e.g. 409"))?,
     };
     fields.finish(TAKES)?;
+    let sent = Sent {
+        payload: payload.as_ref(),
+        key_fields: key_fields.as_ref(),
+        identity_fields: identity_fields.as_ref(),
+    };
+    let about =
+        rules.identity(sent).map_err(|(member, why)| naming::unfit("identity_fields", &member, &why))?;
+    let secret = state.gate.store().secret();
+    let likeness = rules
+        .repeat(sent)
+        .map(|(subject, within)| subject.likeness(secret, caller.workspace, &automation, within));
 
     let shown_key = key.to_string();
     let call = ClaimCall {
@@ -91,6 +106,8 @@ pub(crate) fn asked(mut fields: Fields, state: &AppState, caller: &Caller) -> Re
             record,
             ttl,
             correction: false,
+            likeness,
+            identity: about.map(|subject| subject.print(secret, caller.workspace)),
             dated: None,
         },
         run_url,
@@ -129,7 +146,7 @@ pub(crate) fn named(text: &str, field: &str) -> Result<AutomationName, Problem> 
     AutomationName::try_from(text).map_err(|e| Problem::field(field, e))
 }
 
-fn name<'a, T>(text: &'a str, field: &str) -> Result<T, Problem>
+pub(super) fn name<'a, T>(text: &'a str, field: &str) -> Result<T, Problem>
 where
     T: TryFrom<&'a str>,
     T::Error: std::fmt::Display,
@@ -137,82 +154,8 @@ where
     T::try_from(text).map_err(|e| Problem::field(field, e))
 }
 
-fn key(fields: &mut Fields) -> Result<IdempotencyKey, Problem> {
-    let parts = fields.value("key_fields");
-    match (fields.text("idempotency_key")?, parts) {
-        (Some(_), Some(_)) => {
-            Err(Problem::field("key_fields", "is given beside idempotency_key; send one of them"))
-        }
-        (Some(key), None) => {
-            undamaged(&key, "idempotency_key")?;
-            name(&key, "idempotency_key")
-        }
-        (None, Some(Value::Object(parts))) => from_parts(&parts),
-        (None, Some(other)) => Err(Problem::field(
-            "key_fields",
-            format!("must be an object of names and values, not {}", kind(&other)),
-        )),
-        (None, None) => Err(Problem::field(
-            "idempotency_key",
-            "is missing or blank; without it every event would be the same one (or send key_fields)",
-        )),
-    }
-}
-
-/// `{"form_id": "f", "submission_id": "s"}` → `form_id=f:submission_id=s`, in the order of the names.
-fn from_parts(parts: &Map<String, Value>) -> Result<IdempotencyKey, Problem> {
-    if parts.is_empty() {
-        return Err(Problem::field(
-            "key_fields",
-            "is empty; name at least one field that tells effects apart",
-        ));
-    }
-    let mut joined: Vec<(&String, String)> = vec![];
-    for (part, value) in parts {
-        let field = format!("key_fields.{part}");
-        let plain = |c: char| c.is_alphanumeric() || "_.-".contains(c);
-        if part.is_empty() || !part.chars().all(plain) {
-            return Err(Problem::field(
-                &field,
-                "has a name with other characters than letters, digits, _ . -",
-            ));
-        }
-        let text = match value {
-            Value::String(s) if !s.trim().is_empty() => s.clone(),
-            Value::Number(n) if n.is_i64() || n.is_u64() => n.to_string(),
-            Value::String(_) | Value::Null => {
-                return Err(no_identity(&field));
-            }
-            other => {
-                return Err(Problem::field(
-                    &field,
-                    format!("must be text or a whole number, not {}", kind(other)),
-                ));
-            }
-        };
-        undamaged(&text, &field)?;
-        match IdempotencyKey::try_from(text.as_str()) {
-            Ok(_) => {}
-            // Characters that print nothing are as good as none.
-            Err(NameError::Blank { .. }) => return Err(no_identity(&field)),
-            Err(why) => {
-                let why = why.to_string();
-                return Err(Problem::field(&field, why.strip_prefix("idempotency_key ").unwrap_or(&why)));
-            }
-        }
-        joined.push((part, format!("{part}={text}")));
-    }
-    joined.sort();
-    let texts: Vec<String> = joined.into_iter().map(|(_, text)| text).collect();
-    IdempotencyKey::join(&texts).map_err(|e| Problem::field("key_fields", e))
-}
-
-fn no_identity(field: &str) -> Problem {
-    Problem::field(field, "is missing or blank, so this event has no identity")
-}
-
 /// Two ids whose bytes were lost on the way look alike.
-fn undamaged(text: &str, field: &str) -> Result<(), Problem> {
+pub(super) fn undamaged(text: &str, field: &str) -> Result<(), Problem> {
     match text.contains('\u{fffd}') {
         true => Err(Problem::field(
             field,

@@ -112,18 +112,20 @@ fn decoded(bytes: &[u8], reading: Reading) -> Result<Cow<'_, str>, &'static str>
 
 /// `key_fields.form_id` and `key_fields[form_id]` name a member: the two spellings that no-code tools send.
 fn grouped(name: &str) -> Option<(&str, &str)> {
-    let rest = name.strip_prefix("key_fields")?;
+    let group = ["key_fields", "identity_fields"].into_iter().find(|group| name.starts_with(group))?;
+    let rest = &name[group.len()..];
     let member = match rest.strip_prefix('[') {
         Some(rest) => rest.strip_suffix(']')?,
         None => rest.strip_prefix('.')?,
     };
-    (!member.is_empty()).then_some(("key_fields", member))
+    (!member.is_empty()).then_some((group, member))
 }
 
 /// A form has no other way to send JSON than as text; where JSON is meant, it is read as if it had come as JSON, so
 /// that one payload has one fingerprint whichever way it comes.
 fn form_value(group: &str, member: Option<&str>, text: &str, reading: Reading) -> Result<Value, Problem> {
-    let takes_json = member.is_none() && matches!(group, "payload" | "result" | "key_fields");
+    let takes_json =
+        member.is_none() && matches!(group, "payload" | "result" | "key_fields" | "identity_fields");
     if !takes_json || !text.trim_start().starts_with(['{', '[']) {
         return Ok(text.into());
     }

@@ -142,7 +142,7 @@ fn judge(state: &AppState, source: &Source, arrived: Arrived) -> Verdict {
     if let Err(error) = source.provider.verify(&request, &source.secrets, arrived.now) {
         return Verdict::Unverified { arrived, error };
     }
-    match source.provider.read(&request, &arrived.name, source.key_fields.as_deref()) {
+    match source.provider.read(&request, &arrived.name, &source.rules) {
         Read::Handshake => Verdict::Handshake,
         Read::Events(events) => {
             let Arrived { name, headers, body, .. } = arrived;
@@ -198,13 +198,29 @@ fn admit_call(
     events: Vec<webhook::Event>,
 ) -> AdmitCall {
     let template = state.gate.book().automation(source.workspace, &source.automation).record;
+    let secret = state.gate.store().secret();
     let events = events
         .into_iter()
         .map(|event| {
+            let likeness = event.repeat.map(|(subject, within)| {
+                subject.likeness(secret, source.workspace, &source.automation, within)
+            });
+            let about = event.about.map(|subject| subject.print(secret, source.workspace));
             let (identity, record) = identified(event.identity, &event.payload, template.as_deref());
             let other_environment = elsewhere(source, headers, &event.payload);
             let (fingerprint, json, dated) = (event.fingerprint, event.payload.to_string(), event.dated);
-            AdmitEvent { identity, fingerprint, json, record, other_environment, dated }
+            let delivery_id = event.delivery_id;
+            AdmitEvent {
+                identity,
+                fingerprint,
+                likeness,
+                about,
+                delivery_id,
+                json,
+                record,
+                other_environment,
+                dated,
+            }
         })
         .collect();
     AdmitCall {
@@ -325,8 +341,7 @@ fn released(state: &AppState, row: &DeliveryRow, source: &Source) -> Result<Admi
             Problem::invalid_signature(format!("it still does not verify, as of its arrival: {e}"))
         })?;
     }
-    let Read::Events(events) = source.provider.read(&request, &row.source, source.key_fields.as_deref())
-    else {
+    let Read::Events(events) = source.provider.read(&request, &row.source, &source.rules) else {
         return Err(Problem::nothing_to_do("it is a handshake; there is nothing to run"));
     };
     if let Some(why) = events.iter().find_map(|e| e.identity.as_ref().err()) {

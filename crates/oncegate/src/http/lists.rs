@@ -131,6 +131,8 @@ pub(crate) async fn claim(
     // A mismatch is judged by what came: `/v1/rejected/{id}` of a delivery shows its body.
     let deliveries = store.deliveries(id, ROWS_DEFAULT).await?;
     shown["deliveries"] = deliveries.iter().map(delivery).collect();
+    let ids = deliveries.iter().map(|row| (row.source.as_str(), row.delivery_id.as_deref()));
+    shown["hint"] = json!(notice::subscribed_twice(ids));
     if let Some(work) = store.work(id).await? {
         // What was declared but not started is part of the story of an error.
         let steps: Vec<Value> = flow
@@ -208,8 +210,25 @@ pub(crate) async fn rejected_one(
         .filter(|row| caller.sees(&row.automation))
         .ok_or_else(|| Problem::not_found("there is no such delivery"))?;
     let mut shown = delivery(&row);
+    shown["headers"] = telling_headers(row.headers.as_deref());
     show_bytes(&mut shown, "body", row.body.as_deref().unwrap_or_default());
     Ok(Json(shown))
+}
+
+/// The headers of a delivery without those that prove who sent it: whoever reads this shall not be able to send it.
+fn telling_headers(stored: Option<&str>) -> Value {
+    let pairs: Vec<(String, String)> =
+        stored.and_then(|headers| serde_json::from_str(headers).ok()).unwrap_or_default();
+    let proves = |name: &str| {
+        ["signature", "authorization", "cookie", "secret", "token", "hmac", "api-key"]
+            .iter()
+            .any(|word| name.contains(word))
+    };
+    pairs
+        .into_iter()
+        .filter(|(name, _)| !proves(&name.to_ascii_lowercase()))
+        .map(|pair| json!(pair))
+        .collect()
 }
 
 /// Bytes as they came: as text, or in base64 under a name that says so.
@@ -228,6 +247,7 @@ pub(crate) fn delivery(row: &DeliveryRow) -> Value {
         "received_at": row.received_at,
         "repeats": row.repeats,
         "last_at": row.last_at,
+        "delivery_id": row.delivery_id,
         "verdict": row.verdict,
         "reason": row.reason,
         "settled_at": row.settled_at,

@@ -24,6 +24,7 @@ pub(crate) mod input;
 mod intake;
 mod lines;
 mod lists;
+mod naming;
 mod notices;
 mod once;
 mod openapi;

@@ -10,7 +10,7 @@ use super::*;
 fn event(name: &str, payload: &str) -> AdmitEvent {
     let identity = if name.is_empty() { Err("submission_id is missing".to_owned()) } else { Ok(key(name)) };
     let (json, fingerprint) = (format!("\"{payload}\""), fingerprint(payload));
-    AdmitEvent { identity, fingerprint, json, record: None, other_environment: None, dated: None }
+    plain_event(identity, fingerprint, &json)
 }
 
 fn request(events: Vec<AdmitEvent>) -> AdmitCall {

@@ -17,7 +17,8 @@ use oncegate_core::time::{Tick, Timestamp};
 use oncegate_core::token::Token;
 use oncegate_store::Store;
 use oncegate_store::api::{
-    ActCall, Acted, ClaimCall, ClaimView, Claimed, Filter, FinishCall, Payload, PolicyBook, Target, Workspace,
+    ActCall, Acted, AdmitEvent, ClaimCall, ClaimView, Claimed, Filter, FinishCall, Payload, PolicyBook,
+    Target, Workspace,
 };
 use oncegate_store::clock::{Clock, ManualClock};
 
@@ -36,6 +37,7 @@ mod nudges;
 mod people;
 mod privacy;
 mod records;
+mod repeats;
 mod search;
 mod steps;
 mod time;
@@ -229,6 +231,25 @@ pub(crate) fn fingerprint(text: &str) -> Fingerprint {
     Fingerprint::of(&serde_json::Value::String(text.to_owned()), &[])
 }
 
+/// An event that says nothing but its key and its payload.
+pub(crate) fn plain_event(
+    identity: Result<IdempotencyKey, String>,
+    fingerprint: Fingerprint,
+    json: &str,
+) -> AdmitEvent {
+    AdmitEvent {
+        identity,
+        fingerprint,
+        likeness: None,
+        about: None,
+        delivery_id: None,
+        json: json.to_owned(),
+        record: None,
+        other_environment: None,
+        dated: None,
+    }
+}
+
 /// A caller of the automation `welcome` claims a key.
 pub(crate) fn caller(text: &str) -> ClaimCall {
     ClaimCall {
@@ -239,6 +260,8 @@ pub(crate) fn caller(text: &str) -> ClaimCall {
             record: None,
             ttl: None,
             correction: false,
+            likeness: None,
+            identity: None,
             dated: None,
         },
         run_url: None,

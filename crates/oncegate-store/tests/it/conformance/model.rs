@@ -204,6 +204,7 @@ impl Model {
             record_holder: holder,
             hold: (self.paused && of == "welcome").then_some(Hold::Paused),
             first_runs_of_record: u32::try_from(runs.count()).unwrap(),
+            repeat_of: None,
             flag: FlagSeen::Clear,
             stale_streak: self.streak.get(of).copied().unwrap_or_default(),
             run_id_is_constant: constant,

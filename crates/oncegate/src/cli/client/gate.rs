@@ -20,7 +20,7 @@ use crate::config::{self, Environment, ProcessEnvironment};
 /// Where the gate is and who calls; the same for every verb.
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Connection")]
-pub(super) struct Connection {
+pub(in crate::cli) struct Connection {
     /// Where the gate answers.
     #[arg(long, env = "ONCEGATE_URL", value_name = "URL", default_value = "http://127.0.0.1:7480")]
     url: String,
@@ -32,7 +32,7 @@ pub(super) struct Connection {
     workspace: Option<String>,
     /// Print the gate's JSON instead of text for people.
     #[arg(long)]
-    pub(super) json: bool,
+    pub(in crate::cli) json: bool,
 }
 
 /// Pauses before a write whose answer got lost is sent again.

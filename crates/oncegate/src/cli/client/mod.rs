@@ -25,7 +25,17 @@ mod target;
 mod trouble;
 mod watch;
 
+use serde_json::Value;
+
+pub(super) use gate::Connection;
+
 use super::ending::Failure;
+
+/// A delivery that the gate has kept, with its body and its headers.
+pub(super) async fn delivery(connection: &Connection, number: u64) -> Result<Value, Failure> {
+    let gate = connection.open()?;
+    Ok(gate.get(&["v1", "rejected", &number.to_string()], &[]).await?.body)
+}
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Verb {

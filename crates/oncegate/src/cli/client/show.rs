@@ -87,6 +87,8 @@ fn claim(screen: &Screen, claim: &Value, now: Timestamp) -> String {
     fact(&mut page, screen, "due", &when("due_at"));
     fact(&mut page, screen, "held by", &text("holder"));
     fact(&mut page, screen, "parked", &text("parked").replace('_', " "));
+    fact(&mut page, screen, "repeat of", &word(&claim["repeat_of"]["idempotency_key"]));
+    fact(&mut page, screen, "hint", &text("hint"));
     fact(&mut page, screen, "record", &text("record"));
     fact(&mut page, screen, "run", &text("run_url"));
     fact(&mut page, screen, "started", &when("processing_started_at"));
@@ -216,6 +218,7 @@ fn deliveries(page: &mut String, screen: &Screen, claim: &Value) {
         Column::new("RECEIVED", Shrink::Never),
         Column::new("SOURCE", Shrink::End),
         Column::new("VERDICT", Shrink::Never),
+        Column::new("DELIVERY ID", Shrink::Middle),
         Column::right("REPEATS"),
     ];
     let notes: Vec<String> = rows.iter().map(|row| word(&row["reason"])).collect();
@@ -227,6 +230,7 @@ fn deliveries(page: &mut String, screen: &Screen, claim: &Value) {
                 Cell::new(Style::Dim, age::read(&row["received_at"]).map(age::clock).unwrap_or_default()),
                 word(&row["source"]).into(),
                 word(&row["verdict"]).replace('_', " ").into(),
+                word(&row["delivery_id"]).into(),
                 row["repeats"].as_u64().filter(|n| *n > 0).map(|n| n.to_string()).unwrap_or_default().into(),
             ]
         })

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use oncegate_core::decide::in_words;
 use oncegate_core::limits;
+use oncegate_core::policy::in_words;
 use oncegate_store::postgres::Inspection;
 
 use super::checks::bytes_in_words;

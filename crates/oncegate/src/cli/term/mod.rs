@@ -35,6 +35,11 @@ impl Screen {
         }
     }
 
+    /// The same with fewer columns, for what is set in.
+    pub(super) fn narrower(self, by: usize) -> Self {
+        Self { width: self.width.map(|width| width.saturating_sub(by)), ..self }
+    }
+
     /// Columns to lay a page out for, where it needs some number.
     pub(super) fn columns(&self) -> usize {
         self.width.unwrap_or(100)
