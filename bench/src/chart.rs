@@ -18,7 +18,8 @@ text { font: 13px system-ui, sans-serif; fill: #1f2328 }
 .ours { fill: #0a7d55 }
 .theirs { fill: #9aa4af }
 @media (prefers-color-scheme: dark) {
-  text { fill: #e6edf3 } .quiet { fill: #9198a1 } .ground { fill: #0d1117 } .ours { fill: #3fb98a } .theirs { fill: #57606a }
+  text { fill: #e6edf3 } .quiet { fill: #9198a1 } .ground { fill: #0d1117 }
+  .ours { fill: #3fb98a } .theirs { fill: #57606a }
 }";
 
 /// The chart; `how` stands below its title.

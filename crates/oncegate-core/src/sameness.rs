@@ -1,4 +1,5 @@
-//! Whether a request and the claim of its key mean the same: payload, record, what the record says about itself, and who
+//! Whether a request and the claim of its key mean the same: payload, record, what the record says about itself, and
+//! who
 //! does the work.
 
 use crate::claim::{Claim, Holder, State};

@@ -74,7 +74,8 @@ impl Proxy {
         self.shared.refuses.store(refuses, Ordering::SeqCst);
     }
 
-    /// Of the next `count` messages that hold these bytes, e.g. `COMMIT`, the server is told, and nobody is told what it
+    /// Of the next `count` messages that hold these bytes, e.g. `COMMIT`, the server is told, and nobody is told what
+    /// it
     /// says: the connection is cut instead. A message must come in one piece, which short ones do.
     pub fn lose_answers_to(&self, bytes: &[u8], count: u32) {
         *self.shared.loses() = (bytes.to_vec(), count);

@@ -1,5 +1,6 @@
 //! The rules of identity as filters: `crm:{{ payload.email | email }}` names one record for all spellings of an
-//! address, by the same code that makes keys. `| text` is what to send: the value as it was typed, without what is around it.
+//! address, by the same code that makes keys. `| text` is what to send: the value as it was
+//! typed, without what is around it.
 
 use minijinja::{Environment, Error, ErrorKind, Value};
 use oncegate_core::identity::{EmailFolding, Part, Rule};

@@ -1,10 +1,10 @@
-//! A database that was brought back by its own means (pg_restore, point-in-time recovery) is put into recovery: what was
-//! open in it may have been done since, so nothing of it runs until a person has said so.
+//! A database that was brought back by its own means (pg_restore, point-in-time recovery) is put into recovery: what
+//! was open in it may have been done since, so nothing of it runs until a person has said so.
 //!
 //! The database cannot tell by itself that it is older than the world, so somebody has to say it before the first node
 //! starts on it. First comes the mark, in one transaction: from then on no node runs anything, whatever happens here.
-//! Then the claims, one workspace after the other and some at a time. Who is interrupted goes on where it stood, and the
-//! recovery cannot be ended before that is through.
+//! Then the claims, one workspace after the other and some at a time. Who is interrupted goes on where it stood, and
+//! the recovery cannot be ended before that is through.
 
 use std::time::Duration;
 
@@ -170,7 +170,8 @@ async fn mark(
     set(&tx, "restores", &restores.with(gap)).await?;
     set(&tx, "recovery", &Recovery { gap, open_claims: 0 }).await?;
     set(&tx, "restoring", &walk).await?;
-    // Starts after the backup had boots of their own. A process that still runs from then finds that it is not this node.
+    // Starts after the backup had boots of their own. A process that still runs
+    // from then finds that it is not this node.
     tx.execute(
         "UPDATE nodes SET start = start + $1, ended_at = coalesce(ended_at, seen_at)",
         &[&NUMBERS_LEFT_OUT],

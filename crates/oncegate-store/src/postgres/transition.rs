@@ -5,20 +5,18 @@ use oncegate_core::decide::Decision;
 use oncegate_core::finish::Answer;
 use oncegate_core::key::{AutomationName, ClaimRef, IdempotencyKey, RunId, Workspace};
 use oncegate_core::limits;
-use oncegate_core::notice as core_notice;
 use oncegate_core::policy::Policy;
-use tokio_postgres::Row;
 
 use super::context::Context;
-use super::error::{Fault, unreadable};
+use super::error::Fault;
 use super::family::Above;
 use super::row::{self, Columns, Extra, Stored, judged, storable};
 use crate::StoreError;
-use crate::api::{ClaimCall, ClaimView, Claimed, FinishCall, Payload, Target};
+use crate::api::{ClaimCall, ClaimView, Claimed, FinishCall, Target};
 use crate::observer;
-use crate::transition::claim::{self, Keep, Loaded, Pruned};
-use crate::transition::notice::{self, Made};
-use crate::transition::{Line, Rules, family, finish};
+use crate::transition::claim::{self, Loaded, Pruned};
+use crate::transition::notice::{self};
+use crate::transition::{Rules, family, finish};
 
 /// Where a new claim would go.
 pub(super) struct Place {
@@ -378,179 +376,8 @@ impl Context<'_> {
         Ok(Some((writes.answer, view)))
     }
 
-    /// The number of an automation that has been seen.
-    pub(super) async fn known_automation(
-        &self,
-        workspace: Workspace,
-        name: &AutomationName,
-    ) -> Result<Option<i64>, Fault> {
-        let found = self
-            .query_opt(
-                "SELECT id FROM automations WHERE workspace_id = $1 AND name = $2",
-                &[&workspace.0, &name.as_str()],
-            )
-            .await?;
-        Ok(found.map(|r| r.get(0)))
-    }
-
-    /// The number of an automation; a new name makes a new one.
-    pub(super) async fn automation(&self, workspace: Workspace, name: &AutomationName) -> Result<i64, Fault> {
-        if let Some(id) = self.known_automation(workspace, name).await? {
-            return Ok(id);
-        }
-        // A deleted workspace keeps its row. Whoever deletes it at this moment waits, and then pauses this one too.
-        let is_open = self
-            .query_opt(
-                "SELECT 1 FROM workspaces WHERE id = $1 AND deleted_at IS NULL FOR SHARE",
-                &[&workspace.0],
-            )
-            .await?;
-        if is_open.is_none() {
-            return Err(unreadable(format!("there is no workspace {}", workspace.0)));
-        }
-        // One that was renamed still has the number of its old name; whoever takes that name is counted on.
-        let mut number = self.shared.secret.automation_number(workspace, name);
-        loop {
-            let made = self
-                .query_opt(
-                    "INSERT INTO automations (workspace_id, id, name, created_at) VALUES ($1, $2, $3, $4) \
-                     ON CONFLICT DO NOTHING RETURNING id",
-                    &[&workspace.0, &number, &name.as_str(), &self.now.wall.as_millis()],
-                )
-                .await?;
-            if let Some(r) = made {
-                return Ok(r.get(0));
-            }
-            if let Some(id) = self.known_automation(workspace, name).await? {
-                return Ok(id);
-            }
-            number += 1;
-        }
-    }
-
-    /// The number of a claim's automation. A name that is new and that nobody declared is told with the one that may
-    /// have been meant.
-    async fn automation_of_claim(
-        &self,
-        workspace: Workspace,
-        name: &AutomationName,
-        made: &mut Option<Made>,
-    ) -> Result<i64, Fault> {
-        if let Some(id) = self.known_automation(workspace, name).await? {
-            return Ok(id);
-        }
-        let declared = self.shared.policies.declared(workspace);
-        if !declared.contains(name) {
-            let mut known: Vec<String> = declared.iter().map(ToString::to_string).collect();
-            known.extend(self.automation_names(workspace).await?);
-            let nearest = core_notice::nearest(name.as_str(), known.iter().map(String::as_str));
-            *made = Some(Made { nearest: nearest.map(str::to_owned) });
-        }
-        self.automation(workspace, name).await
-    }
-
-    /// The names of a workspace's automations, the oldest first: as many as a new name is compared to.
-    async fn automation_names(&self, workspace: Workspace) -> Result<Vec<String>, Fault> {
-        let max = i64::try_from(limits::NAMES_COMPARED_MAX).unwrap_or(i64::MAX);
-        let rows = self
-            .query(
-                "SELECT name FROM automations WHERE workspace_id = $1 ORDER BY created_at, id LIMIT $2",
-                &[&workspace.0, &max],
-            )
-            .await?;
-        Ok(rows.iter().map(|r: &Row| r.get(0)).collect())
-    }
-
     pub(super) async fn view(&self, id: ClaimRef) -> Result<Option<ClaimView>, Fault> {
         Ok(self.load(id).await?.map(|s| judged(s, self.now, self.boot)))
-    }
-
-    async fn keep_payload(&self, id: ClaimRef, payload: &Payload, keep: Keep) -> Result<(), Fault> {
-        let conflict = match keep {
-            Keep::Not => return Ok(()),
-            Keep::Instead => {
-                "DO UPDATE SET body = excluded.body, json = excluded.json, stored_at = excluded.stored_at"
-            }
-            Keep::First => "DO NOTHING",
-        };
-        let sql = format!(
-            "INSERT INTO payloads (workspace_id, claim_id, body, json, stored_at) VALUES ($1, $2, $3, $4, $5) \
-             ON CONFLICT (workspace_id, claim_id) {conflict}"
-        );
-        let (json, now) = (storable(&payload.json), self.now.wall.as_millis());
-        let kept = self.execute(&sql, &[&id.workspace.0, &&id.id.0[..], &payload.body, &json, &now]).await?;
-        if kept > 0 {
-            // A key that is run again after its retention, or by its caller after a reset, brings a new one.
-            self.execute(
-                "UPDATE claims SET payload_removed_at = NULL \
-                 WHERE workspace_id = $1 AND claim_id = $2 AND payload_removed_at IS NOT NULL",
-                &[&id.workspace.0, &&id.id.0[..]],
-            )
-            .await?;
-        }
-        Ok(())
-    }
-
-    pub(super) async fn history(&self, id: ClaimRef, line: &Line<'_>, actor: &str) -> Result<(), Fault> {
-        let Line { kind, reason, attempt, note } = line;
-        let (attempt, note) = (i64::from(*attempt), note.as_deref().map(storable));
-        self.execute(
-            "INSERT INTO history (workspace_id, claim_id, at, kind, reason, attempt, actor, note) \
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
-            &[
-                &id.workspace.0,
-                &&id.id.0[..],
-                &self.now.wall.as_millis(),
-                kind,
-                reason,
-                &attempt,
-                &storable(actor),
-                &note,
-            ],
-        )
-        .await?;
-        Ok(())
-    }
-
-    /// Somebody called who no longer holds the claim. The first ones have a row; a loop cannot fill the disk.
-    pub(super) async fn late(&self, id: ClaimRef, line: &Line<'_>, actor: &str) -> Result<(), Fault> {
-        let rows: i64 = self
-            .query_one(
-                "SELECT count(*) FROM history WHERE workspace_id = $1 AND claim_id = $2 AND kind = 'late'",
-                &[&id.workspace.0, &&id.id.0[..]],
-            )
-            .await?
-            .get(0);
-        if rows >= i64::from(limits::STOP_HISTORY_ROWS_MAX) {
-            return Ok(());
-        }
-        self.history(id, line, actor).await
-    }
-
-    pub(super) async fn audit(
-        &self,
-        workspace: Workspace,
-        actor: &str,
-        action: &str,
-        subject: &str,
-        reason: &str,
-        detail: Option<&str>,
-    ) -> Result<(), Fault> {
-        self.execute(
-            "INSERT INTO audit (workspace_id, at, actor, action, subject, reason, detail) \
-             VALUES ($1, $2, $3, $4, $5, $6, $7)",
-            &[
-                &workspace.0,
-                &self.now.wall.as_millis(),
-                &storable(actor),
-                &action,
-                &storable(subject),
-                &storable(reason),
-                &detail.map(storable),
-            ],
-        )
-        .await?;
-        Ok(())
     }
 }
 

@@ -195,7 +195,8 @@ impl Stops {
         }
     }
 
-    /// Returns once every stop that was answered before is in the store. A task of its own does it: who asks may hang up.
+    /// Returns once every stop that was answered before is in the store. A task of its own does it: who asks may
+    /// hang up.
     ///
     /// # Errors
     /// The store's; they stay to be counted.

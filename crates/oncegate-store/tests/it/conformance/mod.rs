@@ -50,8 +50,11 @@ pub(crate) trait Backend: Send + Sync {
     async fn open(&self, clock: Arc<dyn Clock>, policies: Arc<dyn PolicyBook>) -> Arc<dyn Store>;
 }
 
-/// Each makes an empty place for a store.
-const BACKENDS: [(&str, fn() -> Box<dyn Backend>); 2] = [
+/// Makes an empty place for a store.
+type Make = fn() -> Box<dyn Backend>;
+
+/// The backends by name.
+const BACKENDS: [(&str, Make); 2] = [
     ("sqlite", || Box::new(crate::sqlite::Files::new())),
     ("postgres", || Box::new(crate::postgres::Cluster::new())),
 ];

@@ -446,11 +446,8 @@ async fn step(bench: &mut Bench, model: &mut Model, op: &Op) {
         }
         Op::Reopen => {
             bench.reopen().await;
-            assert_eq!(
-                (bench.boot(), bench.now()),
-                (Boot { start: boot.start + 1, ..boot }, now),
-                "a restart takes no live time"
-            );
+            let next = Boot { start: boot.start + 1, ..boot };
+            assert_eq!((bench.boot(), bench.now()), (next, now), "a restart takes no live time");
         }
         Op::Reap => {
             bench.reap(100).await.unwrap();
