@@ -109,8 +109,8 @@ fn reading(anchor: Anchor, wall: i64) -> Now {
 
 /// The tick: one statement, whose row every node adds to in turn. `$1` is the time, if it is not the database's; `$2`
 /// what the node that ticks expects it to be, if it has ticked before. It read the time before it came to hold the row:
-/// a tick that had to wait for another's must not move `wall` back, or what passed in between would count twice. And what
-/// it expects is only asked where the row alone makes no sense: another node may have told of a clock that was set.
+/// a tick that had to wait for another's must not move `wall` back, or what passed in between would count twice. And
+/// what it expects is only asked where the row alone makes no sense: another may have told of a clock that was set.
 pub(super) fn tick_sql() -> String {
     let slack = millis(CLOCK_SLACK);
     format!(
