@@ -109,6 +109,21 @@ pub struct Held {
     input: Option<ChildStdin>,
 }
 
+impl Held {
+    /// Runs more SQL in it, and commits it all.
+    ///
+    /// # Panics
+    /// When the server refuses.
+    pub fn commit(mut self, sql: &str) {
+        // Quits by itself at the end of its input, and with 3 where a statement failed (psql's manual, "Exit Status").
+        if let Some(mut input) = self.input.take() {
+            writeln!(input, "{sql};\nCOMMIT;").unwrap();
+        }
+        let ended = self.psql.wait().unwrap();
+        assert!(ended.success(), "the server refused: {sql}");
+    }
+}
+
 impl Drop for Held {
     fn drop(&mut self) {
         // At the end of its input it goes, and the server undoes what it did.

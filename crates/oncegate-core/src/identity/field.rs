@@ -71,7 +71,7 @@ impl KeyField {
 /// What stands in the file below `as`, whether the field is named by a path or by the name of a member.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Declared {
+struct Written {
     #[serde(default)]
     field: Option<FieldPath>,
     #[serde(default, rename = "as")]
@@ -86,7 +86,7 @@ struct Declared {
     fold_dots: Vec<String>,
 }
 
-impl Declared {
+impl Written {
     fn rule(&self) -> Result<Rule, String> {
         let name = self.rule.as_deref().unwrap_or("opaque");
         let unused = |what: &str, of: &str| Err(format!("`{what}` belongs to `as: {of}`; remove it"));
@@ -146,7 +146,7 @@ impl<'de> serde::de::Visitor<'de> for Visitor {
         if self.by_path {
             return Ok((Some(text.parse().map_err(E::custom)?), Rule::Opaque, false));
         }
-        let declared = Declared {
+        let declared = Written {
             field: None,
             rule: Some(text.to_owned()),
             optional: false,
@@ -164,7 +164,7 @@ impl<'de> serde::de::Visitor<'de> for Visitor {
 
     fn visit_map<A: serde::de::MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
         use serde::de::Error;
-        let declared = Declared::deserialize(serde::de::value::MapAccessDeserializer::new(map))?;
+        let declared = Written::deserialize(serde::de::value::MapAccessDeserializer::new(map))?;
         let rule = declared.rule().map_err(A::Error::custom)?;
         match (self.by_path, declared.field) {
             (true, None) => {

@@ -73,7 +73,7 @@ impl Environment for Vars {
 
 /// What the gates of a test binary keep their claims in; each binary says so in its `STORE`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(dead_code, reason = "each binary has one of them")]
+#[allow(dead_code, reason = "each binary has one of them")]
 pub(crate) enum Store {
     /// A file, and one node.
     Sqlite,

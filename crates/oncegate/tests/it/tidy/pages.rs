@@ -135,10 +135,11 @@ pub(super) fn calls(files: &[File]) -> Vec<String> {
     missing.chain(stale).chain(routes.is_empty().then(|| format!("{ROUTES}:1: no routes found"))).collect()
 }
 
-pub(super) const MEMBER_FILES: [&str; 3] = [
+pub(super) const MEMBER_FILES: [&str; 4] = [
     "crates/oncegate/src/config/file.rs",
     "crates/oncegate/src/config/steps.rs",
     "crates/oncegate-core/src/webhook/hmac.rs",
+    "crates/oncegate-core/src/identity/field.rs",
 ];
 pub(super) const CONFIGURATION: &str = "docs/configuration.md";
 
@@ -146,14 +147,16 @@ pub(super) const CONFIGURATION: &str = "docs/configuration.md";
 pub(super) fn members(files: &[File]) -> Vec<String> {
     let mut declared = BTreeSet::new();
     for path in MEMBER_FILES {
-        let mut inside = false;
+        let (mut inside, mut renamed) = (false, None);
         for line in text(files, path).lines() {
             let reads =
                 line.contains("struct ") && (line.contains("File {") || line.contains("struct Written {"));
             inside = reads || (inside && line != "}");
             let field = line.trim().trim_start_matches("pub(super) ").split_once(": ");
-            if let (true, Some((name, _))) = (inside, field) {
-                declared.insert(name.to_owned());
+            if let Some((_, rest)) = line.split_once("rename = \"") {
+                renamed = rest.split('"').next();
+            } else if let (true, Some((name, _))) = (inside, field) {
+                declared.insert(renamed.take().unwrap_or(name).to_owned());
             }
         }
     }

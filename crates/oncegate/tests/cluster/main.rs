@@ -1,0 +1,16 @@
+//! The gate of a team: several nodes on one real PostgreSQL. First the real reports of the binary `it`, each request of
+//! which goes to another of two nodes here, with time that the tests turn by hand; then nodes as processes of their own,
+//! which are killed, frozen and cut off, by the database's clock.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test that cannot go on fails; helpers are tests too"
+)]
+
+mod cases;
+#[path = "../it/harness/mod.rs"]
+#[allow(dead_code, unused_imports, reason = "more of it is wanted where the store is a file")]
+mod harness;
+
+/// Two nodes; callers ask them in turn.
+const STORE: harness::Store = harness::Store::Postgres { nodes: 2 };
