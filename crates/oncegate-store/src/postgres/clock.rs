@@ -68,8 +68,8 @@ impl ClusterClock {
         let state = self.lock();
         let passed = |(then, at): (i64, Duration)| then + millis(monotonic.saturating_sub(at));
         let (wall, expected) = (wall.unwrap_or_else(|| passed(state.heard)), passed(state.witness));
-        let was_set = (wall - expected).abs() > millis(CLOCK_SLACK);
-        let believed = if was_set { expected } else { wall };
+        let makes_sense = (0..=COUNTS_MS).contains(&(wall - state.anchor.wall));
+        let believed = if makes_sense { wall } else { expected };
         Now { wall: Timestamp::from_millis(wall), lease: reading(state.anchor, believed).lease }
     }
 
@@ -109,16 +109,18 @@ fn reading(anchor: Anchor, wall: i64) -> Now {
 
 /// The tick: one statement, whose row every node adds to in turn. `$1` is the time, if it is not the database's; `$2`
 /// what the node that ticks expects it to be, if it has ticked before. It read the time before it came to hold the row:
-/// a tick that had to wait for another's must not move `wall` back, or what passed in between would count twice.
+/// a tick that had to wait for another's must not move `wall` back, or what passed in between would count twice. And
+/// what it expects is only asked where the row alone makes no sense: another may have told of a clock that was set.
 pub(super) fn tick_sql() -> String {
     let slack = millis(CLOCK_SLACK);
     format!(
         "WITH d AS (SELECT coalesce($1::bigint, {WALL_SQL}) AS ms), \
-         t AS (SELECT ms, CASE WHEN abs(ms - $2::bigint) > {slack} THEN $2::bigint ELSE ms END AS believed FROM d) \
+         t AS (SELECT ms, coalesce($2::bigint, ms) AS expected FROM d) \
          UPDATE clock SET \
-         lease = lease + LEAST(GREATEST(t.believed - wall, 0), {COUNTS_MS}), \
+         lease = lease + CASE WHEN t.ms - wall BETWEEN 0 AND {COUNTS_MS} THEN t.ms - wall \
+         ELSE LEAST(GREATEST(t.expected - wall, 0), {COUNTS_MS}) END, \
          wall = CASE WHEN wall - t.ms > {slack} THEN t.ms ELSE GREATEST(wall, t.ms) END, \
-         set_back = set_back + CASE WHEN wall - t.ms > {slack} THEN GREATEST(t.believed, wall) - t.ms ELSE 0 END, \
+         set_back = set_back + CASE WHEN wall - t.ms > {slack} THEN GREATEST(t.expected, wall) - t.ms ELSE 0 END, \
          doubtful_until = CASE WHEN t.ms - GREATEST($2::bigint, wall) > {LEAP_MS} THEN t.ms + {PROBATION_MS} \
          WHEN wall - t.ms > {slack} THEN 0 ELSE doubtful_until END \
          FROM t WHERE id = 1 RETURNING lease, wall, set_back, doubtful_until"

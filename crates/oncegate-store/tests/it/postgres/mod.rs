@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use oncegate_core::finish::{Answer, Call};
+use oncegate_core::policy::Jitter;
 use oncegate_core::secret::Secret;
 use oncegate_store::Store;
-use oncegate_store::api::{Nodes, PolicyBook};
+use oncegate_store::api::{FinishCall, Nodes, PolicyBook};
 use oncegate_store::clock::{Clock, ManualClock};
 use oncegate_store::postgres::{Limits, Options, PgStore};
 use oncegate_testing::{Database, Postgres};
@@ -130,4 +132,48 @@ async fn a_tick_that_comes_late_lets_no_time_count_twice() {
         a.tick().await.unwrap();
         assert_eq!(a.now().lease.since(began), n * 5 * SECOND);
     }
+}
+
+/// One schedule on two nodes, a run that takes 40 minutes, and somebody who presses "run now" meanwhile: a key for each
+/// tick, and one record for them all.
+#[tokio::test]
+async fn c57_a_scheduled_import_runs_once_at_a_time_and_catches_up_once() {
+    let (_cluster, clock, nodes) = two().await;
+    let tick = |slot: &str| caller(&format!("import:{slot}")).on("import:crm");
+    let live = async |minutes: u32| {
+        for _ in 0..minutes * 12 {
+            clock.advance(5 * SECOND);
+            nodes[0].tick().await.unwrap();
+            nodes[1].tick().await.unwrap();
+        }
+    };
+    let (a, b) = tokio::join!(nodes[0].claim(tick("10:00")), nodes[1].claim(tick("10:00")));
+    let (a, b) = (a.unwrap().unwrap(), b.unwrap().unwrap());
+    let mut answers = [words(&a.decision), words(&b.decision)];
+    answers.sort();
+    assert_eq!(answers, ["run first", "stop in_progress"]);
+    let since = |claimed: &oncegate_store::api::Claimed| claimed.view.as_ref().unwrap().claim.started_at();
+    assert_eq!((since(&a), since(&b)), (Some(MORNING), Some(MORNING)), "both are told since when");
+    let token = a.token.or(b.token).unwrap();
+    let (id, fence) = nodes[0].secret().read_token(token.expose()).unwrap();
+    let say = async |call| {
+        let (result, actor, jitter) = (None, "token:crm".to_owned(), Jitter::NONE);
+        let call = FinishCall { id, fence, call, jitter, result, actor };
+        nodes[1].finish(call).await.unwrap().unwrap().0
+    };
+    for (minutes, slot, node) in [(10, "10:10 by mia", 1), (5, "10:15", 0), (5, "10:20", 1), (10, "10:30", 1)]
+    {
+        live(minutes).await;
+        assert_eq!(say(Call::Heartbeat).await, Answer::Accepted);
+        let told = nodes[node].claim(tick(slot)).await.unwrap().unwrap();
+        assert_eq!(words(&told.decision), "stop record_busy", "{slot}");
+    }
+    live(10).await;
+    assert_eq!(say(Call::Done).await, Answer::Accepted);
+    let (a, b) = tokio::join!(nodes[0].claim(tick("10:30")), nodes[1].claim(tick("10:30")));
+    let mut answers = [a, b].map(|claimed| words(&claimed.unwrap().unwrap().decision));
+    answers.sort();
+    assert_eq!(answers, ["run first", "stop in_progress"], "one catches up, wherever it is asked for");
+    let again = nodes[0].claim(tick("10:00")).await.unwrap().unwrap();
+    assert_eq!(words(&again.decision), "stop duplicate");
 }
