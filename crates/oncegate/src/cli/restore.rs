@@ -7,10 +7,12 @@ use clap::Subcommand;
 use oncegate_runner::book::Book;
 use oncegate_runner::entropy;
 use oncegate_store::clock::{Clock, SystemClock};
+use oncegate_store::postgres;
 use oncegate_store::sqlite::{self, Options, SqliteStore};
 use oncegate_store::{Store, StoreError};
 
 use super::store_args::StoreArgs;
+use crate::place::StoreUrl;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -52,6 +54,18 @@ pub(super) async fn run(args: Args) -> Result<(), String> {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Recovery {
+    /// Put a PostgreSQL store that was brought back by its own means (e.g. pg_restore) into recovery, before the first
+    /// node starts on it.
+    Begin {
+        #[command(flatten)]
+        place: Place,
+        /// Where it comes from, for the audit.
+        #[arg(long, default_value = "a backup of the database")]
+        from: String,
+        /// The backup was made during a recovery: begin another one.
+        #[arg(long)]
+        again: bool,
+    },
     /// Say whether the store is in recovery.
     Show(Place),
     /// End the recovery: work may run again. What is parked stays parked.
@@ -76,6 +90,7 @@ pub(super) struct Place {
 pub(super) async fn recovery(verb: Recovery) -> Result<(), String> {
     let place = match &verb {
         Recovery::Show(place) | Recovery::End { place, .. } => place,
+        Recovery::Begin { place, from, again } => return begin(place, from, *again).await,
     };
     // Its nodes run in a recovery too, and answer.
     let instead =
@@ -99,6 +114,8 @@ pub(super) async fn recovery(verb: Recovery) -> Result<(), String> {
         other => other.to_string(),
     })?;
     let told = match &verb {
+        // Answered above.
+        Recovery::Begin { .. } => Ok(String::new()),
         Recovery::Show(_) => store.recovery().await.map(|found| match found {
             Some(found) => format!(
                 "in recovery since {}: restored from a backup of {}, {} claims were open then",
@@ -117,5 +134,32 @@ pub(super) async fn recovery(verb: Recovery) -> Result<(), String> {
     };
     store.close().await;
     super::say(told.map_err(|e| e.to_string())?);
+    Ok(())
+}
+
+/// An embedded store is restored by `oncegate restore`, which begins its recovery.
+async fn begin(place: &Place, from: &str, again: bool) -> Result<(), String> {
+    let StoreUrl::Postgres(url) = place.store.url()? else {
+        return Err(
+            "an embedded store is put into recovery by `oncegate restore`; name a PostgreSQL store with \
+            --store (docs/postgresql.md)"
+                .to_owned(),
+        );
+    };
+    let options = postgres::Options {
+        url,
+        node: "recovery".to_owned(),
+        clock: Arc::new(SystemClock::new()),
+        simulated: false,
+        policies: Arc::new(Book::default()),
+        fresh_secret: entropy::bytes(),
+        limits: postgres::Limits::default(),
+    };
+    let recovery = postgres::recover(&options, from, again).await.map_err(|e| e.to_string())?;
+    super::say(format!(
+        "in recovery: the database is as it was at {}; {} claims were open then and are errors now. Nothing runs until \
+         a person ends the recovery: start a node, look through the lists, then POST /v1/recovery/end",
+        recovery.gap.backup_at, recovery.open_claims
+    ));
     Ok(())
 }
