@@ -68,7 +68,7 @@ async fn of_workspace(db: &Connection, workspace: Workspace) -> Result<Vec<ApiTo
 
 impl Context<'_> {
     /// `None`: this workspace has one with this hash.
-    async fn add_token(&self, new: &NewToken) -> Result<Option<i64>, Fault> {
+    pub(super) async fn add_token(&self, new: &NewToken) -> Result<Option<i64>, Fault> {
         // Whoever deletes the workspace waits until this token is there to go with it.
         let is_open = self
             .query_opt(
@@ -131,7 +131,7 @@ impl Context<'_> {
         Ok(Preset::Restored(known.id))
     }
 
-    async fn revoke_token(
+    pub(super) async fn revoke_token(
         &self,
         workspace: Workspace,
         id: i64,

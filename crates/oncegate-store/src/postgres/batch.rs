@@ -1,6 +1,6 @@
 //! Many claims in one transaction, each with a savepoint of its own.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use oncegate_core::claim::Holder;
 use oncegate_core::decide::{Decision, Start};
@@ -12,11 +12,16 @@ use crate::api::{ClaimCall, Claimed, Target};
 
 impl Context<'_> {
     /// An item that loses against another node has the whole batch tried again: its lock is the transaction's, and the
-    /// items before it may be why the other one waits.
+    /// items before it may be why the other one waits. Batches with the same keys in another order would go on to end
+    /// one another, so one that has lost (`lost`) takes its turn.
     pub(super) async fn claim_batch(
         &self,
         calls: &[ClaimCall],
+        lost: bool,
     ) -> Result<Vec<Result<Option<Claimed>, StoreError>>, Fault> {
+        if lost {
+            self.take_turn(calls).await?;
+        }
         let mut running = HashSet::new();
         let mut answers = Vec::with_capacity(calls.len());
         for call in calls {
@@ -41,6 +46,23 @@ impl Context<'_> {
             answers.push(answer);
         }
         Ok(answers)
+    }
+
+    /// Waits until no other batch that takes turns is at work on the same automations.
+    async fn take_turn(&self, calls: &[ClaimCall]) -> Result<(), Fault> {
+        let mut automations: BTreeMap<i64, BTreeSet<&str>> = BTreeMap::new();
+        for call in calls {
+            if let Target::Key { workspace, automation, .. } = &call.target {
+                automations.entry(workspace.0).or_default().insert(automation.as_str());
+            }
+        }
+        for (workspace, names) in automations {
+            let names: Vec<&str> = names.into_iter().collect();
+            let sql = "SELECT 1 FROM automations WHERE workspace_id = $1 AND name = ANY($2::text[]) \
+                ORDER BY id FOR UPDATE";
+            self.query(sql, &[&workspace, &names]).await?;
+        }
+        Ok(())
     }
 
     /// Undoes what was written since [`Context::savepoint`] if it failed, and nothing else. The outer error is one that

@@ -51,8 +51,3 @@ pub use inspect::{Inspection, inspect};
 pub use options::{Limits, Options};
 pub use recovery::recover;
 pub use store::PgStore;
-
-/// What is being built.
-fn not_yet() -> crate::StoreError {
-    crate::StoreError::Database("this is not on PostgreSQL yet".into())
-}

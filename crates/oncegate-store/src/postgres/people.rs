@@ -1,5 +1,7 @@
 //! What comes in through the API from people and their scripts, in terms of transactions and reads.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use async_trait::async_trait;
 use oncegate_core::key::{AutomationName, ClaimRef, Workspace};
 
@@ -118,6 +120,8 @@ impl People for PgStore {
         if self.shared.is_superseded() {
             return Err(StoreError::Closed);
         }
-        transact!(&self.shared, |cx| cx.claim_batch(&calls).await)
+        // All that is kept from one try to the next: that there was one.
+        let tried = AtomicBool::new(false);
+        transact!(&self.shared, |cx| cx.claim_batch(&calls, tried.swap(true, Ordering::Relaxed)).await)
     }
 }

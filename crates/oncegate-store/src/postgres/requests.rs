@@ -108,8 +108,10 @@ impl Context<'_> {
             Write::UndoBulk { workspace, id, reason, actor, token_id } => {
                 Written::UndoBulk(self.begin_undo((*workspace, *id), reason, actor, *token_id).await?)
             }
-            // Until tokens are kept on PostgreSQL.
-            Write::AddToken(_) | Write::RevokeToken { .. } => return Err(super::not_yet().into()),
+            Write::AddToken(token) => Written::AddedToken(self.add_token(token).await?),
+            Write::RevokeToken { workspace, id, although_last, reason, actor } => Written::RevokedToken(
+                self.revoke_token(*workspace, *id, *although_last, reason, actor).await?,
+            ),
         })
     }
 }

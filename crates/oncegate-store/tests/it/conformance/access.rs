@@ -17,6 +17,39 @@ fn token(workspace: Workspace, hash: u8) -> NewToken {
     }
 }
 
+/// As the API asks for it: a repeat makes no second token, and is not shown the first one's secret.
+#[tokio::test]
+async fn a_token_that_is_asked_for_by_a_named_request_is_made_and_ended_once() {
+    use oncegate_store::people::{Answering, Kept, Known, Once, Request as Named, Write, Written, Wrote};
+
+    let once = |name: &str| {
+        let answering: Answering = Arc::new(|_, _| Some(Kept { status: 201, body: None }));
+        let request = Named { workspace: WS, key: key(name), fingerprint: [1; 32] };
+        Some(Once { request, answering })
+    };
+    let known = Known::Answered(Kept { status: 201, body: None });
+    for bench in benches().await {
+        let make = async || bench.write(Write::AddToken(token(WS, 1)), once("make")).await.unwrap();
+        let made = make().await;
+        let Wrote::Now(Written::AddedToken(Some(id)), _) = made else { panic!("{made:?}") };
+        let again = make().await;
+        assert!(matches!(&again, Wrote::Before(before) if *before == known), "{again:?}");
+        assert_eq!(bench.tokens(WS).await.unwrap().len(), 1);
+        assert!(bench.token_by_hash([1; 32]).await.unwrap().unwrap().is_good(MORNING));
+
+        let end = async || {
+            let (reason, actor) = ("leaked".into(), "mia".into());
+            let write = Write::RevokeToken { workspace: WS, id, although_last: false, reason, actor };
+            bench.write(write, once("end")).await.unwrap()
+        };
+        let ended = end().await;
+        assert!(matches!(ended, Wrote::Now(Written::RevokedToken(Revoked::Ended), _)), "{ended:?}");
+        let again = end().await;
+        assert!(matches!(&again, Wrote::Before(before) if *before == known), "{again:?}");
+        assert!(!bench.token_by_hash([1; 32]).await.unwrap().unwrap().is_good(MORNING));
+    }
+}
+
 #[tokio::test]
 async fn a_token_is_known_by_its_hash_until_it_expires_or_is_revoked() {
     for mut bench in benches().await {

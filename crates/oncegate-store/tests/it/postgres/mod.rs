@@ -15,6 +15,7 @@ use crate::conformance::nodes::can;
 use crate::conformance::{Asking, Backend, MORNING, Policies, SECOND, caller, runner, words};
 
 mod forgetting;
+mod people;
 mod reach;
 mod recovery;
 mod schema;
