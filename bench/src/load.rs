@@ -1,5 +1,5 @@
 //! The load of our own: keep-alive connections that each send one request after another, written by hand on a socket.
-//! It costs a third of what wrk does, and so makes a server that does nothing look faster.
+//! For machines without wrk, and for what wrk does not send.
 
 use std::time::{Duration, Instant};
 

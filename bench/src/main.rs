@@ -31,7 +31,7 @@ use wrk::Wrk;
 enum Driver {
     /// The usual tool; the figures of others are made with it.
     Wrk,
-    /// A loop of our own, which costs less: a server that does nothing looks faster by it, and every ratio to it worse.
+    /// A loop of our own; its figures are not to be compared with those of wrk.
     Own,
 }
 
