@@ -7,10 +7,12 @@ use clap::Subcommand;
 use oncegate_runner::book::Book;
 use oncegate_runner::entropy;
 use oncegate_store::clock::{Clock, SystemClock};
+use oncegate_store::postgres;
 use oncegate_store::sqlite::{self, Options, SqliteStore};
 use oncegate_store::{Store, StoreError};
 
 use super::store_args::StoreArgs;
+use crate::place::StoreUrl;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -52,6 +54,17 @@ pub(super) async fn run(args: Args) -> Result<(), String> {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Recovery {
+    /// Put a PostgreSQL store into recovery, once its database was restored and before the first node starts on it.
+    Begin {
+        #[command(flatten)]
+        place: Place,
+        /// Where it was restored from, for the audit.
+        #[arg(long, default_value = "restored database")]
+        from: String,
+        /// The backup was made while the store was in recovery.
+        #[arg(long)]
+        again: bool,
+    },
     /// Say whether the store is in recovery.
     Show(Place),
     /// End the recovery: work may run again. What is parked stays parked.
@@ -76,6 +89,7 @@ pub(super) struct Place {
 pub(super) async fn recovery(verb: Recovery) -> Result<(), String> {
     let place = match &verb {
         Recovery::Show(place) | Recovery::End { place, .. } => place,
+        Recovery::Begin { place, from, again } => return begin(place, from, *again).await,
     };
     // Its nodes run in a recovery too, and answer.
     let instead =
@@ -99,7 +113,7 @@ pub(super) async fn recovery(verb: Recovery) -> Result<(), String> {
         other => other.to_string(),
     })?;
     let told = match &verb {
-        Recovery::Show(_) => store.recovery().await.map(|found| match found {
+        Recovery::Show(_) | Recovery::Begin { .. } => store.recovery().await.map(|found| match found {
             Some(found) => format!(
                 "in recovery since {}: restored from a backup of {}, {} claims were open then",
                 found.gap.restored_at, found.gap.backup_at, found.open_claims
@@ -117,5 +131,29 @@ pub(super) async fn recovery(verb: Recovery) -> Result<(), String> {
     };
     store.close().await;
     super::say(told.map_err(|e| e.to_string())?);
+    Ok(())
+}
+
+/// A database that was restored by its own means does not know that it was: whoever restored it says so.
+async fn begin(place: &Place, from: &str, again: bool) -> Result<(), String> {
+    let StoreUrl::Postgres(url) = place.store.url()? else {
+        return Err("a backup of the embedded store is put into recovery by `oncegate restore`".to_owned());
+    };
+    let options = postgres::Options {
+        url,
+        // It joins nothing; this is what the server shows of its connection.
+        node: "recovery".to_owned(),
+        clock: Arc::new(SystemClock::new()),
+        simulated: false,
+        policies: Arc::new(Book::default()),
+        fresh_secret: entropy::bytes(),
+        limits: postgres::Limits::default(),
+    };
+    let recovery = postgres::recover(&options, from, again).await.map_err(|e| e.to_string())?;
+    super::say(format_args!(
+        "the backup knows of everything up to {}; {} claims were open then and are errors now: outcome unknown\n\
+         The store is in recovery: start a node, look through the lists, and then say POST /v1/recovery/end",
+        recovery.gap.backup_at, recovery.open_claims
+    ));
     Ok(())
 }
