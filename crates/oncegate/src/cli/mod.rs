@@ -48,7 +48,7 @@ enum Verb {
         after_help = "Example:\n  oncegate restore backups/oncegate-20260105T030412Z.db --data oncegate-new"
     )]
     Restore(restore::Args),
-    /// Begin, look at, or end the recovery after a restore.
+    /// Look at, or end, the recovery after a restore.
     #[command(after_help = "Example:\n  oncegate recovery end --reason 'looked through the lists'")]
     #[command(subcommand)]
     Recovery(restore::Recovery),

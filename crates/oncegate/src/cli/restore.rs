@@ -54,14 +54,15 @@ pub(super) async fn run(args: Args) -> Result<(), String> {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Recovery {
-    /// Put a PostgreSQL store into recovery, once its database was restored and before the first node starts on it.
+    /// Put a PostgreSQL store that was brought back by its own means (e.g. pg_restore) into recovery, before the first
+    /// node starts on it.
     Begin {
         #[command(flatten)]
         place: Place,
-        /// Where it was restored from, for the audit.
-        #[arg(long, default_value = "restored database")]
+        /// Where it comes from, for the audit.
+        #[arg(long, default_value = "a backup of the database")]
         from: String,
-        /// The backup was made while the store was in recovery.
+        /// The backup was made during a recovery: begin another one.
         #[arg(long)]
         again: bool,
     },
@@ -113,7 +114,9 @@ pub(super) async fn recovery(verb: Recovery) -> Result<(), String> {
         other => other.to_string(),
     })?;
     let told = match &verb {
-        Recovery::Show(_) | Recovery::Begin { .. } => store.recovery().await.map(|found| match found {
+        // Answered above.
+        Recovery::Begin { .. } => Ok(String::new()),
+        Recovery::Show(_) => store.recovery().await.map(|found| match found {
             Some(found) => format!(
                 "in recovery since {}: restored from a backup of {}, {} claims were open then",
                 found.gap.restored_at, found.gap.backup_at, found.open_claims
@@ -134,14 +137,17 @@ pub(super) async fn recovery(verb: Recovery) -> Result<(), String> {
     Ok(())
 }
 
-/// A database that was restored by its own means does not know that it was: whoever restored it says so.
+/// An embedded store is restored by `oncegate restore`, which begins its recovery.
 async fn begin(place: &Place, from: &str, again: bool) -> Result<(), String> {
     let StoreUrl::Postgres(url) = place.store.url()? else {
-        return Err("a backup of the embedded store is put into recovery by `oncegate restore`".to_owned());
+        return Err(
+            "an embedded store is put into recovery by `oncegate restore`; name a PostgreSQL store with \
+            --store (docs/postgresql.md)"
+                .to_owned(),
+        );
     };
     let options = postgres::Options {
         url,
-        // It joins nothing; this is what the server shows of its connection.
         node: "recovery".to_owned(),
         clock: Arc::new(SystemClock::new()),
         simulated: false,
@@ -150,9 +156,9 @@ async fn begin(place: &Place, from: &str, again: bool) -> Result<(), String> {
         limits: postgres::Limits::default(),
     };
     let recovery = postgres::recover(&options, from, again).await.map_err(|e| e.to_string())?;
-    super::say(format_args!(
-        "the backup knows of everything up to {}; {} claims were open then and are errors now: outcome unknown\n\
-         The store is in recovery: start a node, look through the lists, and then say POST /v1/recovery/end",
+    super::say(format!(
+        "in recovery: the database is as it was at {}; {} claims were open then and are errors now. Nothing runs until \
+         a person ends the recovery: start a node, look through the lists, then POST /v1/recovery/end",
         recovery.gap.backup_at, recovery.open_claims
     ));
     Ok(())
