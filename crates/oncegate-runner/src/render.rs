@@ -91,7 +91,13 @@ fn error(place: &str, template: &str, e: &minijinja::Error) -> RenderError {
         let message = format!("`{variable}` is undefined; check its spelling against the payload");
         return RenderError { place: place.to_owned(), message };
     }
-    let culprit = e.range().and_then(|range| whole_name(template, range)).filter(|t| !t.is_empty());
+    let name = |range: std::ops::Range<usize>| match e.kind() {
+        minijinja::ErrorKind::UndefinedError => {
+            input_of_filter(template, range.start).or_else(|| whole_name(template, range))
+        }
+        _ => whole_name(template, range),
+    };
+    let culprit = e.range().and_then(name).filter(|t| !t.is_empty());
     let message = match (e.kind(), culprit) {
         (minijinja::ErrorKind::UndefinedError, Some(variable)) => {
             format!("`{variable}` is undefined; check its spelling against the payload")
@@ -107,6 +113,12 @@ fn error(place: &str, template: &str, e: &minijinja::Error) -> RenderError {
 fn undefined(e: &minijinja::Error) -> Option<&str> {
     let (before, _) = e.detail()?.split_once("` is undefined")?;
     before.rsplit_once('`').map(|(_, variable)| variable).filter(|variable| !variable.contains("(...)"))
+}
+
+/// Of our own filters the engine points at the filter; what is undefined stands before it.
+fn input_of_filter(template: &str, filter: usize) -> Option<&str> {
+    let input = template.get(..filter)?.trim_end().strip_suffix('|')?.trim_end();
+    whole_name(template, input.len()..input.len())
 }
 
 /// The engine points at the attribute that failed; a person wants the whole path to it.
