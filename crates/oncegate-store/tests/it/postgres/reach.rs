@@ -82,7 +82,7 @@ async fn a_server_is_believed_by_its_certificate_alone() {
     assert!(matches!(error, StoreError::Refused(_)) && error.to_string().contains("TLS"), "{error:?}");
 }
 
-/// PostgreSQL has no null byte in text. Where one may come from outside, it must neither fail the call nor that of others.
+/// PostgreSQL has no null byte in text. One from outside must fail neither its own call nor those of others.
 #[tokio::test]
 async fn c103_a_null_byte_in_text_from_outside_is_no_fault_of_the_database() {
     const NULL: &str = "a\0b";
