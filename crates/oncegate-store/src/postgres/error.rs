@@ -52,7 +52,13 @@ impl From<deadpool_postgres::PoolError> for Fault {
 /// it more often. 23505: a unique index told two apart that had both looked before; the second look decides.
 fn judge(error: &tokio_postgres::Error) -> Fault {
     let Some(db) = error.as_db_error() else {
-        return Fault::Failed(StoreError::Away(in_words(error)));
+        return Fault::Failed(match is_distrust(error) {
+            true => StoreError::Refused(format!(
+                "the database's server cannot be trusted: {} (sslmode, sslrootcert: docs/postgresql.md)",
+                in_words(error)
+            )),
+            false => StoreError::Away(in_words(error)),
+        });
     };
     let code = db.code();
     let words = format!("{} ({})", db.message(), code.code());
@@ -74,6 +80,20 @@ fn judge(error: &tokio_postgres::Error) -> Fault {
         Some("23" | "22") => StoreError::Inconsistent(words),
         _ => StoreError::Database(words),
     })
+}
+
+/// Whether encryption was asked for and the server has none, or not one that its certificate vouches for: waiting mends
+/// nothing. A connection that breaks during the handshake is merely away.
+fn is_distrust(error: &tokio_postgres::Error) -> bool {
+    use std::error::Error;
+    // The driver does not say which kind it is but in words (tokio-postgres, `Kind::Tls`).
+    if !error.to_string().starts_with("error performing TLS handshake") {
+        return false;
+    }
+    match error.source().and_then(|cause| cause.downcast_ref::<std::io::Error>()) {
+        Some(io) => io.get_ref().is_some_and(|inner| inner.is::<rustls::Error>()),
+        None => true,
+    }
 }
 
 /// The whole chain: the first link alone says only "error connecting to server".

@@ -3,7 +3,15 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::Arc;
+use std::time::Duration;
 
+use oncegate::place::{Opening, StoreUrl, open_store};
+use oncegate_core::key::{AutomationName, Workspace};
+use oncegate_core::secret::Secret;
+use oncegate_runner::book::Book;
+use oncegate_store::clock::SystemClock;
+use oncegate_testing::Postgres;
 use serde_json::json;
 
 use crate::harness::{Gate, Receiver, Setup, at, eventually, hours, mins};
@@ -172,4 +180,56 @@ async fn the_command_line_backs_up_a_running_gate_restores_and_ends_the_recovery
     let output = oncegate(&["upgrade", "--check", "--data", &path("nothing")]);
     assert_eq!(output.status.code(), Some(4), "{}", told(&output));
     gate.stop().await;
+}
+
+/// Its database is brought back by its own means, and cannot know that: whoever brought it back says so.
+#[tokio::test]
+async fn the_command_line_puts_a_restored_database_into_recovery_unless_a_node_runs_on_it() {
+    let database = Postgres::shared().database();
+    let url = Secret::new(database.url().into_bytes());
+    let open = async || {
+        let how = Opening {
+            node: "a".into(),
+            clock: Arc::new(SystemClock::new()),
+            simulated: false,
+            policies: Arc::new(Book::default()),
+            ephemeral: false,
+            max_bytes: None,
+        };
+        open_store(&StoreUrl::Postgres(url.clone()), how, Arc::new(())).await
+    };
+    let begin = async || {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_oncegate"));
+        command.args(["recovery", "begin", "--from", "dump of Monday"]);
+        command.env("ONCEGATE_STORE", database.url()).env("RUST_BACKTRACE", "0");
+        tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap()
+    };
+    let output = begin().await;
+    assert!(!output.status.success() && told(&output).contains("no store"), "{}", told(&output));
+
+    let store = open().await.unwrap();
+    let automation = AutomationName::try_from("story").unwrap();
+    store.set_paused(Workspace::DEFAULT, automation, true, "r".into(), "mia".into()).await.unwrap();
+    let lives = async {
+        loop {
+            store.tick().await.unwrap();
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    };
+    let output = tokio::select! {
+        output = begin() => output,
+        () = lives => unreachable!(),
+    };
+    assert!(!output.status.success() && told(&output).contains("node `a` runs"), "{}", told(&output));
+    assert_eq!(store.recovery().await.unwrap(), None);
+    store.close().await;
+
+    let output = begin().await;
+    assert!(output.status.success() && told(&output).contains("0 claims were open"), "{}", told(&output));
+    let store = open().await.unwrap();
+    assert!(store.recovery().await.unwrap().is_some());
+    store.close().await;
+    let output = begin().await;
+    assert!(!output.status.success() && told(&output).contains("--again"), "{}", told(&output));
+    assert!(!told(&output).contains("made-up-password"), "{}", told(&output));
 }
