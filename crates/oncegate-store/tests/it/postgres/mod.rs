@@ -16,6 +16,7 @@ use crate::conformance::{Asking, Backend, MORNING, Policies, SECOND, caller, run
 
 mod forgetting;
 mod people;
+mod intake;
 mod reach;
 mod recovery;
 mod schema;
@@ -78,6 +79,13 @@ async fn two() -> (Cluster<'static>, Arc<ManualClock>, [PgStore; 2]) {
     };
     let nodes = [open("a").await, open("b").await];
     (cluster, clock, nodes)
+}
+
+/// What the holder of a claim says.
+async fn say(store: &PgStore, claimed: &oncegate_store::api::Claimed, call: Call) {
+    let (id, fence) = (claimed.id, claimed.view.as_ref().unwrap().claim.fence());
+    let call = FinishCall { id, fence, call, jitter: Jitter::NONE, result: None, actor: "runner".into() };
+    assert_eq!(store.finish(call).await.unwrap().unwrap().0, Answer::Accepted);
 }
 
 /// What the other says that it can do counts for as long as it is heard of.
