@@ -127,9 +127,10 @@ impl<'a> Context<'a> {
     pub(super) async fn commit(mut self) -> Result<(), Fault> {
         let client = self.client()?;
         if let Err(error) = client.batch_execute("COMMIT").await {
-            return Err(match (Fault::from(error), client.is_closed()) {
-                (Fault::Failed(StoreError::Away(why)), true) => Fault::Failed(StoreError::Unsure(why)),
-                (fault, _) => fault,
+            return Err(match Fault::from(error) {
+                // Also where the server says that it goes: it may have committed before it said so.
+                Fault::Failed(StoreError::Away(why)) => Fault::Failed(StoreError::Unsure(why)),
+                fault => fault,
             });
         }
         let took = self.shared.clock.read().monotonic.saturating_sub(self.began);

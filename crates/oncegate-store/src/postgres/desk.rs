@@ -327,6 +327,10 @@ fn item<'w>(shared: &Shared, one: &'w Waiting, writes: &Writes<'_>, policy: &Pol
     if payload.is_some_and(|payload| payload.json.contains('\0')) {
         return None;
     }
+    // What is done at its claim holds no record: its runs are counted one after the other.
+    if claim.record.is_some() && columns.record_hash.is_none() {
+        return None;
+    }
     let record_hash =
         claim.record.as_ref().map(|record| shared.secret.record_hash(one.place.workspace, record));
     Some(Item {

@@ -1,8 +1,6 @@
 //! The schema, made and carried on by whichever node starts first. It stands in a schema of its own, `oncegate`, so
 //! that it can share a database.
 
-use std::path::PathBuf;
-
 use deadpool_postgres::Pool;
 
 use super::error::Fault;
@@ -76,11 +74,10 @@ async fn step_up(client: &Connection) -> Result<(), Fault> {
         }
     };
     if found > known {
-        return Err(Fault::Failed(StoreError::Newer {
-            path: PathBuf::from("the database"),
-            found: i64::try_from(found).unwrap_or(i64::MAX),
-            known: i64::try_from(known).unwrap_or(i64::MAX),
-        }));
+        return Err(Fault::Failed(StoreError::Refused(format!(
+            "the database was written by a newer oncegate (schema {found}, this one knows {known}); run that version \
+             on this node, too"
+        ))));
     }
     for step in &STEPS[found..] {
         client.batch_execute(step).await?;

@@ -1,5 +1,6 @@
 //! How to reach a database, and what is refused there.
 
+use std::borrow::Cow;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,7 +34,8 @@ pub struct Options {
 /// Bounds on what a node asks of its database.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Connections at most; all nodes together must stay below the server's `max_connections`.
+    /// Connections at most, and one more for each export that is under way; all nodes together must stay below the
+    /// server's `max_connections`.
     pub connections: usize,
     /// How long to wait for a connection to be made or to come free, before the caller is told 503.
     pub wait: Duration,
@@ -117,22 +119,8 @@ impl Target {
 }
 
 fn decoded(value: &str) -> Result<String, StoreError> {
-    let mut bytes = Vec::with_capacity(value.len());
-    let mut rest = value.as_bytes();
-    while let Some((first, tail)) = rest.split_first() {
-        let hex = || u8::from_str_radix(std::str::from_utf8(tail.get(..2)?).ok()?, 16).ok();
-        match (first, hex()) {
-            (b'%', Some(byte)) => {
-                bytes.push(byte);
-                rest = &tail[2..];
-            }
-            _ => {
-                bytes.push(*first);
-                rest = tail;
-            }
-        }
-    }
-    String::from_utf8(bytes).map_err(|_| refused("sslrootcert is not UTF-8"))
+    let decoded = percent_encoding::percent_decode_str(value).decode_utf8();
+    decoded.map(Cow::into_owned).map_err(|_| refused("sslrootcert is not UTF-8"))
 }
 
 /// Whether nothing leaves the machine.

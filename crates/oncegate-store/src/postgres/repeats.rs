@@ -10,6 +10,13 @@ use super::transition::Place;
 use crate::transition::claim::Repeat;
 
 impl Context<'_> {
+    /// Holds the automation's row until the end: whoever else holds it decides before this, or after.
+    pub(super) async fn hold_automation(&self, place: &Place) -> Result<(), Fault> {
+        let sql = "SELECT id FROM automations WHERE workspace_id = $1 AND id = $2 FOR UPDATE";
+        self.query_one(sql, &[&place.workspace.0, &place.automation_id]).await?;
+        Ok(())
+    }
+
     /// The claim that one repeats. Two that are like each other come under different keys, so no row and no index tells
     /// them apart: whoever looks holds the automation's row until the end, and the second finds the first.
     pub(super) async fn original(
@@ -29,11 +36,7 @@ impl Context<'_> {
                 .await?
             }
             Repeat::Like(likeness) => {
-                self.query_one(
-                    "SELECT id FROM automations WHERE workspace_id = $1 AND id = $2 FOR UPDATE",
-                    &[&workspace, &place.automation_id],
-                )
-                .await?;
+                self.hold_automation(place).await?;
                 let (position, seen) =
                     stored.map_or((i64::MAX, self.now.wall), |s| (s.view.row, s.view.created_at));
                 self.query_opt(

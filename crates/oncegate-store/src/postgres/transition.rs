@@ -1,11 +1,12 @@
 //! The only writer of `processing_state` on PostgreSQL: loads what a transition wants to know and writes what it says,
 //! with history and audit, in one transaction. What that is stands in [`crate::transition`].
 
-use oncegate_core::decide::Decision;
+use oncegate_core::claim::Holder;
+use oncegate_core::decide::{Decision, Start};
 use oncegate_core::finish::Answer;
 use oncegate_core::key::{AutomationName, ClaimRef, IdempotencyKey, RunId, Workspace};
 use oncegate_core::limits;
-use oncegate_core::policy::Policy;
+use oncegate_core::policy::{Finish, Policy};
 
 use super::context::Context;
 use super::error::Fault;
@@ -50,6 +51,9 @@ impl Context<'_> {
 
     /// Decides a claim. `None`: a claim named by id does not exist, or its parent's token no longer holds.
     pub(super) async fn claim(&self, call: &ClaimCall) -> Result<Option<Claimed>, Fault> {
+        if let Start::Now(Holder::Runner { .. }) = &call.request.start {
+            self.still_me().await?;
+        }
         let Ok(above) = self.above(call).await? else { return Ok(None) };
         let mut made = None;
         let (id, place, stored) = match &call.target {
@@ -132,6 +136,17 @@ impl Context<'_> {
         Ok(Some(Claimed { decision, view, changed, id, token, note, now: self.now }))
     }
 
+    /// A process that stood still while another started under its name takes no work: what it took would look like an
+    /// attempt of an earlier start, and be resumed while it is at it.
+    async fn still_me(&self) -> Result<(), Fault> {
+        let (number, start) = self.shared.node;
+        let sql = "SELECT 1 FROM nodes WHERE number = $1 AND start = $2";
+        match self.query_opt(sql, &[&number, &start]).await? {
+            Some(_) => Ok(()),
+            None => Err(Fault::Failed(StoreError::Closed)),
+        }
+    }
+
     /// What was found, and the row that holds the record.
     pub(super) async fn facts<'s>(
         &'s self,
@@ -167,6 +182,10 @@ impl Context<'_> {
                 {
                     tie.shares_record = true;
                     holder = self.sharing_sibling(above, record, id.id).await?;
+                }
+                // Whoever is done at its claim holds no record, so nothing else has the runs of one counted in turn.
+                if policy.finish == Finish::AtClaim {
+                    self.hold_automation(place).await?;
                 }
                 let runs: i64 = self
                     .query_one(

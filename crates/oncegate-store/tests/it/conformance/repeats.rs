@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use oncegate_core::claim::Parked;
+use oncegate_core::decide::Decision;
 use oncegate_core::identity::{IdentityPrint, Likeness};
 use oncegate_core::inbox::InboxList;
 use oncegate_store::api::{ClaimCall, Target, Workspace};
@@ -125,5 +126,13 @@ async fn what_a_record_said_about_itself_is_kept_with_its_claim() {
         let view = other.view.unwrap();
         assert_eq!((view.inbox, view.stops), (Some(InboxList::Mismatch), 3));
         assert_eq!(view.claim.identity, of("a", 1).request.identity);
+        // The next ones change nothing about the claim; each is told, and stands with its reason, all the same.
+        for _ in 0..2 {
+            let again = bench.ask(of("a", 2)).await;
+            assert!(matches!(&again.decision, Decision::Stop { note: Some(_), .. }), "{:?}", again.decision);
+        }
+        let told = bench.history(other.id).await.unwrap();
+        let noted = told.iter().filter(|row| row.kind == "stop" && row.note.is_some()).count();
+        assert_eq!((noted, told.iter().filter(|row| row.kind == "stop").count()), (3, 5), "{told:?}");
     }
 }

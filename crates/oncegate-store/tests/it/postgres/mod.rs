@@ -15,8 +15,9 @@ use crate::conformance::nodes::can;
 use crate::conformance::{Asking, Backend, MORNING, Policies, SECOND, caller, runner, words};
 
 mod forgetting;
-mod people;
 mod intake;
+mod nodes;
+mod people;
 mod reach;
 mod recovery;
 mod schema;

@@ -30,7 +30,10 @@ async fn a_schema_of_a_newer_version_is_left_alone() {
     drop(PgStore::open(&cluster.options("a")).await.unwrap());
     cluster.sql("UPDATE oncegate.meta SET value = '99' WHERE name = 'schema'");
     let error = PgStore::open(&cluster.options("b")).await.err().unwrap();
-    assert!(matches!(error, StoreError::Newer { found: 99, known: 1, .. }), "{error}");
+    assert!(
+        matches!(&error, StoreError::Refused(why) if why.contains("schema 99, this one knows 1")),
+        "{error}"
+    );
     assert!(error.to_string().contains("the database was written by a newer oncegate"), "{error}");
     assert_eq!(cluster.sql("SELECT name FROM oncegate.nodes"), "a", "nothing was written");
 }

@@ -5,6 +5,7 @@ mod acting;
 mod exits;
 mod granting;
 mod hostile;
+mod keys;
 mod many;
 mod naming;
 mod offline;
