@@ -23,6 +23,7 @@ mod hello;
 mod inspect;
 mod intake;
 mod migrations;
+mod moving;
 mod names;
 mod nodes;
 mod notices;
@@ -48,6 +49,7 @@ mod workspaces;
 mod written;
 
 pub use inspect::{Inspection, inspect};
+pub(crate) use moving::Arriving;
 pub use options::{Limits, Options};
 pub use recovery::recover;
 pub use store::PgStore;
