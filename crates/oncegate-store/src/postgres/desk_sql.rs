@@ -6,8 +6,8 @@ use std::sync::LazyLock;
 use oncegate_core::key::{ClaimId, Workspace};
 
 use super::clock::{Anchor, COUNTS_MS};
+use super::connection::Connection;
 use super::error::Fault;
-use super::pool::Connection;
 use super::row::{self, Columns};
 use crate::api::Payload;
 

@@ -13,6 +13,7 @@ mod bulk;
 mod bulk_rows;
 mod clock;
 mod columns;
+mod connection;
 mod context;
 mod desk;
 mod desk_sql;

@@ -7,10 +7,14 @@
     reason = "a test that cannot go on fails; helpers are tests too"
 )]
 
+mod away;
 mod cases;
+mod frozen;
 #[path = "../it/harness/mod.rs"]
 #[allow(dead_code, unused_imports, reason = "more of it is wanted where the store is a file")]
 mod harness;
+mod killed;
+mod processes;
 
 /// Two nodes; callers ask them in turn.
 const STORE: harness::Store = harness::Store::Postgres { nodes: 2 };
