@@ -14,6 +14,7 @@ mod frozen;
 #[allow(dead_code, unused_imports, reason = "more of it is wanted where the store is a file")]
 mod harness;
 mod killed;
+mod moved;
 mod processes;
 
 /// Two nodes; callers ask them in turn.
