@@ -1,7 +1,7 @@
 //! A database as what an embedded store arrives in: marked before the first row, so that no node starts on half of it.
 
 use bytes::BytesMut;
-use deadpool_postgres::{GenericClient, Transaction};
+use deadpool_postgres::{GenericClient, Object, Transaction};
 use oncegate_core::key::Workspace;
 use tokio_postgres::Row;
 use tokio_postgres::binary_copy::BinaryCopyInWriter;
@@ -11,7 +11,7 @@ use super::clock::WALL_SQL;
 use super::error::{Fault, unreadable};
 use super::migrations::{self, fatal};
 use super::options::{Limits, Options, Target};
-use super::pool::{self, Connection};
+use super::pool;
 use super::row::storable;
 use crate::StoreError;
 use crate::moving::{Carried, Cell, Cells, Column, Kind, Mark, Tally};
@@ -27,7 +27,7 @@ const STATEMENT: std::time::Duration = std::time::Duration::from_secs(3_600);
 
 /// A database that a store is moved into, or was.
 pub(crate) struct Arriving {
-    client: Connection,
+    client: Object,
     name: String,
     simulated: Option<i64>,
 }
@@ -256,7 +256,7 @@ impl Arriving {
 }
 
 /// Begins a transaction in which nobody joins the cluster: who does holds this row, too.
-async fn alone(client: &mut Connection) -> Result<Transaction<'_>, Fault> {
+async fn alone(client: &mut Object) -> Result<Transaction<'_>, Fault> {
     let tx = client.transaction().await?;
     tx.execute("INSERT INTO clock (id, lease, wall) VALUES (1, 0, 0) ON CONFLICT DO NOTHING", &[]).await?;
     tx.query_one("SELECT 1 FROM clock WHERE id = 1 FOR UPDATE", &[]).await?;

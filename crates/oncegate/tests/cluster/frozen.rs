@@ -128,3 +128,34 @@ async fn c02_a_claim_asked_of_a_frozen_node_is_given_by_the_other_and_only_once(
         );
     }
 }
+
+/// It had written down what it was about to send, and found it still its own.
+#[tokio::test]
+async fn a_node_that_stood_still_between_writing_down_and_sending_does_not_send() {
+    let receiver = Receiver::start().await;
+    let team = Team::new(SHORT, &receiver);
+    let [a, b] = [
+        team.start("a", &team.database.url(), team.yaml(), &[("ONCEGATE_FAILPOINT", "step.sending@1:stop")])
+            .await,
+        team.node("b").await,
+    ];
+    let near = b.api();
+    b.freeze();
+    // Whether it answers before it stands still is a race that does not matter here.
+    let far = a.api();
+    let order = tokio::spawn(async move { far.order(&json!({ "order": "o_1" })).await });
+    let calls = "SELECT count(*) FROM oncegate.step_calls WHERE outcome = 'in_flight'";
+    eventually("it is written down", async || (team.database.sql(calls) == "1").then_some(())).await;
+    b.wake();
+    let done = in_state(&near, "welcome", "o_1", "done").await;
+    assert_eq!(lines(&done, "run")[1]["reason"], json!("stale_retry"), "{done}");
+    assert_eq!(receiver.to("/send").len(), 1, "sent by the one that took it over");
+    a.wake();
+    let _ = order.await.unwrap();
+    // What it does next comes behind what it would have sent.
+    b.freeze();
+    let far = a.api();
+    far.order(&json!({ "order": "o_2" })).await.ok();
+    in_state(&far, "welcome", "o_2", "done").await;
+    assert_eq!((receiver.to("/send").len(), receiver.to("/tell").len()), (2, 2), "nothing was sent twice");
+}

@@ -1,6 +1,8 @@
 //! A gate with a directory becomes one of a team: killed in the midst of its work, moved by a command that is killed as
 //! well, and gone on with by a node.
 
+use std::fs::File;
+use std::io::Write;
 use std::path::Path;
 use std::process::{Output, Stdio};
 use std::time::Duration;
@@ -16,9 +18,8 @@ fn oncegate(data: &Path, url: &str, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_oncegate"));
     // As an argument it would be warned of: the file is what the guide names.
     let file = data.with_extension("url");
-    std::fs::File::create(&file)
-        .and_then(|mut file| std::io::Write::write_all(&mut file, url.as_bytes()))
-        .unwrap();
+    let written = File::options().create(true).write(true).truncate(true).open(&file);
+    written.unwrap().write_all(url.as_bytes()).unwrap();
     command.arg("move").arg("--from").arg(format!("sqlite:{}", data.display()));
     command.arg("--to").arg(format!("file:{}", file.display())).args(args);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);

@@ -42,6 +42,11 @@ impl<'s> Team<'s> {
         Self { database: server.database(), dir, yaml }
     }
 
+    /// What its nodes are told.
+    pub(crate) fn yaml(&self) -> &str {
+        &self.yaml
+    }
+
     /// A node that answers when this returns.
     pub(crate) async fn node(&self, name: &str) -> Node {
         self.start(name, &self.database.url(), &self.yaml, &[]).await
