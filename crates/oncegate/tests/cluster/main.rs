@@ -20,6 +20,7 @@ mod processes;
 #[path = "../it/promises/mod.rs"]
 #[allow(dead_code, reason = "more of it is wanted where hours of ticks take a moment")]
 mod promises;
+mod random;
 
 /// Two nodes; callers ask them in turn.
 const STORE: harness::Store = harness::Store::Postgres { nodes: 2 };
