@@ -1,7 +1,7 @@
 //! A connection on loan from the pool, and how long it is waited for.
 //!
-//! The database ends what takes too long, and says so. One that stands still says nothing, and as long as its machine is
-//! up, so does the network: whoever asked would wait for ever, and be told neither yes nor no.
+//! The database ends what takes too long, and says so. One that stands still says nothing, and as long as its machine
+//! is up, so does the network: whoever asked would wait for ever, and be told neither yes nor no.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;

@@ -78,7 +78,7 @@ impl Held {
         let reset = post(&format!("/v1/claims/{}/reset", self.failed), json!({ "reason": "looked at it" }));
         vec![
             ("webhook", webhook),
-            ("claim", post("/v1/claims", claim("new"))),
+            ("claim", post("/v1/claims", claim("unheard-of"))),
             ("batch", post("/v1/claims/batch", json!({ "claims": [claim("of many"), claim("of more")] }))),
             ("done", finish("done", &self.done)),
             ("error", finish("error", &self.error)),
@@ -266,7 +266,7 @@ async fn what_was_committed_and_not_heard_of_is_done_once_after_it_is_repeated()
     let held = Held::of(&api).await;
     for (way, lost) in [
         ("webhook", "COMMIT"),
-        ("claim", "new"),
+        ("claim", "unheard-of"),
         ("done", "COMMIT"),
         ("error", "COMMIT"),
         ("heartbeat", "COMMIT"),

@@ -119,8 +119,9 @@ sources:
     assert_eq!((&shown["processing_state"], &shown["attempt"]), (&json!("processing"), &json!(1)), "{shown}");
     assert_eq!(lines(&shown, "run").len() + lines(&shown, "error").len(), 1, "left as it was: {shown}");
 
-    let a = team.node("a").await;
-    let done = in_state(&a.api(), "wf_a", "o_1", "done").await;
+    // One that knows it, by another name: it need not wait until the first is sure to be gone.
+    let c = team.node("c").await;
+    let done = in_state(&c.api(), "wf_a", "o_1", "done").await;
     assert_eq!((&done["attempt"], lines(&done, "run").len()), (&json!(2), 2), "{done}");
     assert_eq!((receiver.requests().len(), receiver.by_key().len()), (2, 1), "one effect by its key");
 }

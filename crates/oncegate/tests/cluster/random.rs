@@ -158,7 +158,7 @@ async fn while_nodes_die_at_any_moment_an_attempt_has_one_holder_and_a_key_is_do
     }
     over.store(true, Ordering::SeqCst);
     callers.join_all().await;
-    let books = books.lock().unwrap();
+    let books = std::mem::take(&mut *books.lock().unwrap());
     assert!(books.wrong.is_empty(), "{}", books.wrong.join("\n"));
     assert_eq!(books.silent, SILENT, "somebody was to be taken over from");
     let keys: BTreeSet<&String> = books.given.keys().map(|(key, _)| key).collect();
