@@ -33,6 +33,6 @@ mod restore_drill;
 mod tidy;
 mod upkeep;
 
-/// The cases, claims by the API, and the promises that need neither a file, nor one runner alone, nor hours of ticks, run on
-/// PostgreSQL, too: see the binary `cluster`.
+/// The cases, claims by the API, and the promises that need neither a file, nor one runner alone, nor hours of ticks, run
+/// on PostgreSQL, too: see the binary `cluster`.
 const STORE: harness::Store = harness::Store::Sqlite;
