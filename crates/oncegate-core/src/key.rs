@@ -9,6 +9,7 @@ use sha2::{Digest, Sha256};
 use crate::identity::{self, Folded, Part};
 use crate::limits;
 use crate::secret::Secret;
+use crate::short::Short;
 
 /// Why a name was refused; the sentence a user reads.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -68,6 +69,10 @@ fn check(field: &'static str, text: &str, max: usize) -> Result<(), NameError> {
     }
     if text.len() > max {
         return Err(NameError::TooLong { field, bytes: text.len(), max });
+    }
+    // Control characters beyond ASCII begin with this byte in UTF-8.
+    if text.bytes().all(|b| b >= b' ' && b != 0x7f && b != 0xc2) {
+        return Ok(());
     }
     match text.char_indices().find(|(_, c)| c.is_control()) {
         Some((at, c)) => Err(NameError::Control { field, code: u32::from(c), at }),
@@ -178,11 +183,18 @@ impl ClaimId {
         let bytes = data_encoding::HEXLOWER_PERMISSIVE.decode(text.as_bytes()).ok()?;
         Some(Self(bytes.try_into().ok()?))
     }
+
+    /// The 32 hexadecimal digits.
+    pub fn hex(&self) -> Short<32> {
+        let mut digits = [0; 32];
+        data_encoding::HEXLOWER.encode_mut(&self.0, &mut digits);
+        Short::ascii(digits)
+    }
 }
 
 impl fmt::Display for ClaimId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&data_encoding::HEXLOWER.encode(&self.0))
+        f.write_str(self.hex().as_str())
     }
 }
 
@@ -194,7 +206,7 @@ impl fmt::Debug for ClaimId {
 
 impl Serialize for ClaimId {
     fn serialize<S: serde::Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
-        s.collect_str(self)
+        s.serialize_str(self.hex().as_str())
     }
 }
 

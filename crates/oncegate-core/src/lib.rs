@@ -27,6 +27,7 @@ pub mod recovery;
 pub mod reset;
 pub mod sameness;
 pub mod secret;
+pub mod short;
 pub mod time;
 pub mod token;
 pub mod undo;

@@ -10,6 +10,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::short::Short;
+
 /// A wall-clock instant: milliseconds since 1970-01-01T00:00:00Z, negative before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Timestamp(i64);
@@ -70,9 +72,46 @@ impl Timestamp {
     }
 }
 
+impl Timestamp {
+    /// How it is shown, if it lies in the years 1970 to 9999. Written by hand: every answer names several instants, and
+    /// a general formatter takes ten times as long.
+    fn text(self) -> Option<Short<24>> {
+        let ms = u64::try_from(self.0).ok()?;
+        let (days, ms) = (ms / 86_400_000, ms % 86_400_000);
+        // Years begin in March, so that a leap day is the last of its year; 400 years are 146,097 days.
+        let from_march_0 = days + 719_468;
+        let (era, day) = (from_march_0 / 146_097, from_march_0 % 146_097);
+        let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+        let day = day - (365 * year + year / 4 - year / 100);
+        let month = (5 * day + 2) / 153;
+        let day = day - (153 * month + 2) / 5 + 1;
+        let (month, next) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
+        let mut text = *b"0000-00-00T00:00:00.000Z";
+        let fields = [
+            (400 * era + year + next, 0..4),
+            (month, 5..7),
+            (day, 8..10),
+            (ms / 3_600_000, 11..13),
+            (ms / 60_000 % 60, 14..16),
+            (ms / 1_000 % 60, 17..19),
+            (ms % 1_000, 20..23),
+        ];
+        for (mut value, place) in fields {
+            for digit in text[place].iter_mut().rev() {
+                *digit += (value % 10) as u8;
+                value /= 10;
+            }
+        }
+        Some(Short::ascii(text))
+    }
+}
+
 impl fmt::Display for Timestamp {
     /// RFC 3339 in UTC with milliseconds, e.g. `2026-01-05T10:00:00.000Z`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(text) = self.text() {
+            return f.write_str(text.as_str());
+        }
         match jiff::Timestamp::from_millisecond(self.0) {
             Ok(t) => write!(f, "{t:.3}"),
             // `from_millis` clamps to years jiff can write; a number is still better than a panic.
@@ -83,7 +122,10 @@ impl fmt::Display for Timestamp {
 
 impl Serialize for Timestamp {
     fn serialize<S: serde::Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
-        s.collect_str(self)
+        match self.text() {
+            Some(text) => s.serialize_str(text.as_str()),
+            None => s.collect_str(self),
+        }
     }
 }
 
@@ -158,6 +200,21 @@ mod tests {
         assert_eq!(t.to_string(), "2026-01-05T10:00:00.000Z");
         assert!(Timestamp::parse_rfc3339("2026-01-05T12:00:00").is_err(), "no zone names no instant");
         assert_eq!(Timestamp::from_millis(i64::MAX).to_string(), "9999-12-30T22:00:00.000Z");
+    }
+
+    #[test]
+    fn an_instant_is_written_as_a_calendar_library_writes_it() {
+        let written = |ms: i64| format!("{:.3}", jiff::Timestamp::from_millisecond(ms).unwrap());
+        let shown = |ms: i64| Timestamp::from_millis(ms).to_string();
+        // Every day, at a time of day that is another one each time.
+        for day in -1_000..LAST_MS / 86_400_000 {
+            let ms = day * 86_400_000 + day * 7_919 % 86_400_000;
+            assert_eq!(shown(ms), written(ms), "{ms}");
+        }
+        for edge in [0, -1, 951_782_399_999, 951_782_400_000, 4_107_542_399_999, LAST_MS, -LAST_MS] {
+            assert_eq!(shown(edge), written(edge));
+            assert_eq!(serde_json::to_string(&Timestamp(edge)).unwrap(), format!("\"{}\"", written(edge)));
+        }
     }
 
     #[test]

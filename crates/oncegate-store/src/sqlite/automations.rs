@@ -2,16 +2,17 @@
 //! them there.
 
 use std::collections::HashMap;
+use std::sync::LazyLock;
 
 use oncegate_core::inbox::InboxList;
-use oncegate_core::key::{AutomationName, Workspace};
+use oncegate_core::key::{AutomationName, ClaimRef, Workspace};
 use oncegate_core::limits;
 use oncegate_core::notice as core_notice;
 use oncegate_core::time::Now;
 use rusqlite::{Connection, OptionalExtension, params, params_from_iter};
 
 use super::queries::{FAILED, LIST_OF, LIVE, MARKED, clock_params};
-use super::row::ts;
+use super::row::{self, Stored, ts};
 use super::transition::Context;
 use crate::StoreError;
 use crate::api::Page;
@@ -26,9 +27,27 @@ pub(super) struct Standing {
 }
 
 impl Standing {
-    fn read(r: &rusqlite::Row<'_>) -> rusqlite::Result<Self> {
-        Ok(Self { paused: r.get(0)?, stale_streak: r.get(1)? })
+    fn read(r: &rusqlite::Row<'_>, from: usize) -> rusqlite::Result<Self> {
+        Ok(Self { paused: r.get(from)?, stale_streak: r.get(from + 1)? })
     }
+}
+
+/// One claim and what its automation's row says, in one statement.
+pub(super) fn load_with_standing(
+    db: &Connection,
+    claim: ClaimRef,
+) -> Result<Option<(Stored, Standing)>, StoreError> {
+    static LOAD: LazyLock<String> = LazyLock::new(|| {
+        format!(
+            "SELECT {}, a.paused_at IS NOT NULL, a.stale_streak FROM claims c \
+             JOIN automations a ON a.id = c.automation_id WHERE c.claim_id = ?1 AND c.workspace_id = ?2",
+            row::COLUMNS
+        )
+    });
+    let mut statement = db.prepare_cached(&LOAD)?;
+    let both = |r: &rusqlite::Row<'_>| Ok((row::read(r), Standing::read(r, row::WIDTH)?));
+    let found = statement.query_row(params![&claim.id.0[..], claim.workspace.0], both).optional()?;
+    found.map(|(stored, standing)| Ok((stored?, standing))).transpose()
 }
 
 impl Context<'_> {
@@ -92,7 +111,7 @@ impl Context<'_> {
             .prepare_cached(
                 "SELECT paused_at IS NOT NULL, stale_streak, id FROM automations WHERE workspace_id = ?1 AND name = ?2",
             )?
-            .query_row(params![workspace.0, name.as_str()], |r| Ok((r.get(2)?, Standing::read(r)?)))
+            .query_row(params![workspace.0, name.as_str()], |r| Ok((r.get(2)?, Standing::read(r, 0)?)))
             .optional()?)
     }
 
@@ -100,7 +119,7 @@ impl Context<'_> {
         Ok(self
             .db
             .prepare_cached("SELECT paused_at IS NOT NULL, stale_streak FROM automations WHERE id = ?1")?
-            .query_row([automation], Standing::read)?)
+            .query_row([automation], |r| Standing::read(r, 0))?)
     }
 }
 

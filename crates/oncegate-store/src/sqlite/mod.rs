@@ -30,6 +30,7 @@ mod person;
 mod plans;
 mod queries;
 mod readers;
+mod recent;
 mod recovery;
 mod repeats;
 mod requests;

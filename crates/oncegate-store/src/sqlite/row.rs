@@ -49,6 +49,9 @@ macro_rules! column {
 /// The last column has no name of its own table.
 const REPEAT_OF_KEY: Column = Column { at: column!("name").at + 1, name: "repeat_of_key" };
 
+/// How many columns [`SELECT`] gives.
+pub(super) const WIDTH: usize = REPEAT_OF_KEY.at + 1;
+
 macro_rules! at {
     ($name:literal) => {
         column!($name).at

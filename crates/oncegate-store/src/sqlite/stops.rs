@@ -6,17 +6,19 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use oncegate_core::decide::{Decision, StopReason};
-use oncegate_core::key::ClaimRef;
+use oncegate_core::key::{AutomationName, ClaimRef, Workspace};
 use oncegate_core::limits;
 use oncegate_core::time::Timestamp;
-use rusqlite::{OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, params};
 
+use super::automations::load_with_standing;
 use super::readers::Readers;
-use super::row;
+use super::recent::{Kept, Recent};
+use super::row::{self, Stored};
 use super::store::Shared;
 use super::transition::{Context, Place, judged};
 use super::writer::{Manner, Writer};
@@ -74,8 +76,27 @@ pub(super) struct Stops {
     /// Held by whoever brings them to the writer.
     counting: tokio::sync::Mutex<()>,
     looks: AtomicI32,
+    numbers: Numbers,
+    recent: Arc<Recent>,
     /// A task is there that will count what is open.
     is_soon: AtomicBool,
+}
+
+/// The numbers that automations had when they were last looked up. A guess: whoever uses one compares the name.
+#[derive(Default)]
+struct Numbers(RwLock<HashMap<Workspace, HashMap<AutomationName, i64>>>);
+
+impl Numbers {
+    fn of(&self, workspace: Workspace, name: &AutomationName) -> Option<i64> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).get(&workspace)?.get(name).copied()
+    }
+
+    fn note(&self, workspace: Workspace, name: &AutomationName, number: i64) {
+        if self.of(workspace, name) != Some(number) {
+            let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
+            known.entry(workspace).or_default().insert(name.clone(), number);
+        }
+    }
 }
 
 /// What a reader finds about a call.
@@ -89,7 +110,7 @@ enum Look {
 }
 
 impl Stops {
-    pub(super) fn new(shared: Arc<Shared>, writer: Arc<Writer>) -> Self {
+    pub(super) fn new(shared: Arc<Shared>, writer: Arc<Writer>, recent: Arc<Recent>) -> Self {
         Self {
             shared,
             writer,
@@ -97,6 +118,8 @@ impl Stops {
             open: AtomicUsize::new(0),
             counting: tokio::sync::Mutex::default(),
             looks: AtomicI32::new(0),
+            numbers: Numbers::default(),
+            recent,
             is_soon: AtomicBool::new(false),
         }
     }
@@ -114,8 +137,13 @@ impl Stops {
     pub(super) async fn look(self: &Arc<Self>, readers: &Readers, call: &ClaimCall) -> Option<Claimed> {
         // Whatever goes wrong here, the writer finds too, and says.
         let found = readers.read_at_once(|db| {
+            if let Some(found) =
+                self.shared.context(db).stopped_by_its_row(call, &self.numbers, &self.recent)?
+            {
+                return Ok(found);
+            }
             let snapshot = db.unchecked_transaction()?;
-            self.shared.context(&snapshot).stopped_already(call)
+            self.shared.context(&snapshot).stopped_already(call, &self.numbers)
         });
         match found? {
             Ok(Look::Stopped(claimed, stopped)) => self.stop(*claimed, stopped),
@@ -217,10 +245,18 @@ impl Stops {
             return Ok(());
         }
         let (shared, counted) = (Arc::clone(&self.shared), Arc::clone(&taken));
-        let written =
-            self.writer.write(Manner::COUNTING, move |db| shared.context(db).count_stops(&counted)).await;
+        let (recent, counting) = (Arc::clone(&self.recent), self.recent.counting());
+        let count = move |db: &Connection| {
+            recent.heed_others(db)?;
+            let _counts = recent.counts();
+            shared.context(db).count_stops(&counted)
+        };
+        let written = self.writer.write(Manner::COUNTING, count).await;
         match &written {
             Ok(()) => {
+                for (id, stopped) in &*taken {
+                    counting.committed(*id, stopped.count, stopped.first, stopped.last);
+                }
                 self.open.fetch_sub(usize::try_from(answered).unwrap_or(usize::MAX), SeqCst);
             }
             Err(error) => {
@@ -243,12 +279,50 @@ impl Stops {
 }
 
 impl Context<'_> {
+    /// The same as [`Context::stopped_already`] by one row, which is kept or read in one statement, a snapshot by
+    /// itself: nearly every duplicate needs no more. `None`: this one does.
+    fn stopped_by_its_row(
+        &self,
+        call: &ClaimCall,
+        numbers: &Numbers,
+        recent: &Recent,
+    ) -> Result<Option<Look>, StoreError> {
+        let Target::Key { workspace, automation, key } = &call.target else { return Ok(None) };
+        let Some(automation_id) = numbers.of(*workspace, automation) else { return Ok(None) };
+        let id = ClaimRef { workspace: *workspace, id: self.secret.claim_id(*workspace, automation_id, key) };
+        if call.parent.is_some() || call.again {
+            return Ok(Some(Look::Other(id)));
+        }
+        let (stamp, known) = (recent.stamp(), recent.get(id));
+        let is_kept = known.is_some();
+        let kept = match known {
+            Some(kept) => kept,
+            None => match load_with_standing(self.db, id)? {
+                Some((stored, standing)) => Kept { stored: Arc::new(stored), standing },
+                None => return Ok(Some(Look::Unknown)),
+            },
+        };
+        let view = &kept.stored.view;
+        // It may have been renamed since its number was noted.
+        if view.automation != *automation || claim::wanted(&call.request, Some(&view.claim)).asks() {
+            return Ok(None);
+        }
+        let (workspace, automation, key) = (*workspace, automation.clone(), key.clone());
+        let place = Place { workspace, automation_id, standing: kept.standing, automation, key };
+        let look = self.stopped_at(id, &place, &kept.stored, call)?;
+        if !is_kept && matches!(look, Look::Stopped(..)) {
+            recent.keep(stamp, id, kept);
+        }
+        Ok(Some(look))
+    }
+
     /// The answer, if all that this call does is to be stopped because the effect happened.
-    fn stopped_already(&self, call: &ClaimCall) -> Result<Look, StoreError> {
+    fn stopped_already(&self, call: &ClaimCall, numbers: &Numbers) -> Result<Look, StoreError> {
         let Target::Key { workspace, automation, key } = &call.target else { return Ok(Look::Unknown) };
         let Some((automation_id, standing)) = self.known_automation(*workspace, automation)? else {
             return Ok(Look::Unknown);
         };
+        numbers.note(*workspace, automation, automation_id);
         let id = ClaimRef { workspace: *workspace, id: self.secret.claim_id(*workspace, automation_id, key) };
         if call.parent.is_some() || call.again {
             return Ok(Look::Other(id));
@@ -256,8 +330,18 @@ impl Context<'_> {
         let Some(stored) = row::load(self.db, id)? else { return Ok(Look::Unknown) };
         let (workspace, automation, key) = (*workspace, automation.clone(), key.clone());
         let place = Place { workspace, automation_id, standing, automation, key };
+        self.stopped_at(id, &place, &stored, call)
+    }
+
+    fn stopped_at(
+        &self,
+        id: ClaimRef,
+        place: &Place,
+        stored: &Stored,
+        call: &ClaimCall,
+    ) -> Result<Look, StoreError> {
         let policy = self.policies.policy(place.workspace, &place.automation);
-        let (holder, facts) = self.facts((id, &place), Some(&stored), None, call, &policy)?;
+        let (holder, facts) = self.facts((id, place), Some(stored), None, call, &policy)?;
         let loaded = Loaded { record_holder: holder.as_ref().map(|s| &s.view.claim), ..facts };
         let name = || format!("{} of {}", place.key, place.automation);
         let writes = claim::claim(&Rules::CORE, &loaded, call, name, &policy, self.now);
@@ -282,7 +366,7 @@ impl Context<'_> {
             decided: observer::decided(call, &writes.decision, false),
         };
         let (decision, now) = (writes.decision, self.now);
-        let view = Some(judged(stored, self.now, self.boot));
+        let view = Some(judged(stored.clone(), self.now, self.boot));
         let claimed = Claimed { decision, view, changed: false, id, token: None, note: None, now };
         Ok(Look::Stopped(Box::new(claimed), stopped))
     }

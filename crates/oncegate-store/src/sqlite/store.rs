@@ -19,6 +19,7 @@ use rusqlite::Connection;
 use super::dir::DataDir;
 use super::export::Exports;
 use super::readers::Readers;
+use super::recent::Recent;
 use super::room::Room;
 use super::stops::Stops;
 use super::transition::{self, Context};
@@ -154,9 +155,11 @@ impl SqliteStore {
             runs: std::sync::RwLock::default(),
             ticking: tokio::sync::Mutex::default(),
         };
+        let recent = Arc::new(Recent::default());
+        recent.watch(&mut db)?;
         let writer = Writer::start(db, room, Arc::clone(&options.clock), Arc::clone(&shared.journal))?;
         let (shared, writer) = (Arc::new(shared), Arc::new(writer));
-        let stops = Arc::new(Stops::new(Arc::clone(&shared), Arc::clone(&writer)));
+        let stops = Arc::new(Stops::new(Arc::clone(&shared), Arc::clone(&writer), recent));
         readers.count_before(Arc::clone(&stops));
         Ok(Self { shared, writer, stops, readers, exports, dir })
     }

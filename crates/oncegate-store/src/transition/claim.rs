@@ -31,6 +31,13 @@ pub struct Wanted<'a> {
     pub repeat: Repeat,
 }
 
+impl Wanted<'_> {
+    /// Whether there is anything to look up.
+    pub fn asks(&self) -> bool {
+        self.pruned || self.record.is_some() || self.run_id.is_some() || self.repeat != Repeat::None
+    }
+}
+
 /// How the claim that another one repeats is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Repeat {

@@ -7,5 +7,6 @@ mod nodes;
 mod postgres;
 mod sqlite;
 mod sqlite_full;
+mod sqlite_recent;
 mod sqlite_stops;
 mod upkeep;

@@ -1,71 +1,112 @@
 //! The shapes of answers: one claim, one decision.
 
+use std::borrow::Cow;
+
+use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
 use oncegate_core::claim::{Parked, State};
 use oncegate_core::decide::{Decision, StopReason};
 use oncegate_core::key::ClaimRef;
 use oncegate_core::policy::in_words;
-use oncegate_core::time::Now;
+use oncegate_core::time::{Now, Timestamp};
 use oncegate_core::token::Token;
 use oncegate_store::api::{ClaimView, Claimed};
+use serde::Serialize;
 use serde_json::{Value, json};
+
+use super::problem::Problem;
 
 /// A JSON answer that ends its line, as terminals like it.
 #[derive(Debug)]
-pub(crate) struct Json(pub(crate) Value);
+pub(crate) struct Json<T = Value>(pub(crate) T);
 
-impl IntoResponse for Json {
+/// Room for most answers; longer ones grow.
+const ANSWER_BYTES: usize = 1024;
+/// What an answer gets on its way out.
+const ANSWER_HEADERS: usize = 8;
+
+impl<T: Serialize> IntoResponse for Json<T> {
     fn into_response(self) -> Response {
-        let json = HeaderValue::from_static("application/json");
-        ([(header::CONTENT_TYPE, json)], format!("{}\n", self.0)).into_response()
+        let mut body = Vec::with_capacity(ANSWER_BYTES);
+        if serde_json::to_writer(&mut body, &self.0).is_err() {
+            return Problem::internal("an answer could not be written as JSON").into_response();
+        }
+        body.push(b'\n');
+        let mut response = Response::new(Body::from(body));
+        let headers = response.headers_mut();
+        // At once, and not in two steps.
+        headers.reserve(ANSWER_HEADERS);
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        response
     }
 }
 
+/// The answer to a claim call, written as it stands: it is made more often than all others.
+#[derive(Debug, Serialize)]
+pub(crate) struct Decided<'a> {
+    /// Beside others of a batch, which may have been refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) status: Option<u16>,
+    pub(crate) decision: &'static str,
+    pub(crate) reason: &'static str,
+    claim_id: ClaimRef,
+    idempotency_key: &'a str,
+    processing_state: &'static str,
+    processing_started_at: Option<Timestamp>,
+    attempt: u32,
+    token: Option<&'a str>,
+    /// In seconds.
+    pub(crate) retry_after_s: Option<u64>,
+    result: Option<Value>,
+    note: Option<Cow<'a, str>>,
+    done_url: Option<String>,
+    error_url: Option<String>,
+    heartbeat_url: Option<String>,
+}
+
 /// The answer to a claim call.
-pub(crate) fn decision(claimed: &Claimed, key: &str, base_url: &str) -> Value {
+pub(crate) fn decision<'a>(claimed: &'a Claimed, key: &'a str, base_url: &str) -> Decided<'a> {
     let view = claimed.view.as_ref();
-    let (word, reason, retry_after, note) = match &claimed.decision {
+    let (decision, reason, retry_after, note) = match &claimed.decision {
         Decision::Run(reason) => ("run", reason.as_str(), None, None),
         // Only events are queued; a claim call always asks to start now.
         Decision::Queued(reason) => ("queued", reason.as_str(), None, None),
-        Decision::Stop { reason, retry_after, note } => ("stop", reason.as_str(), *retry_after, note.clone()),
+        Decision::Stop { reason, retry_after, note } => {
+            ("stop", reason.as_str(), *retry_after, note.as_deref())
+        }
     };
-    let note = match (note, &claimed.note) {
-        (Some(why), Some(also)) => Some(format!("{why}; {also}")),
-        (why, also) => why.or_else(|| also.clone()),
+    let note = match (note, claimed.note.as_deref()) {
+        (Some(why), Some(also)) => Some(format!("{why}; {also}").into()),
+        (why, also) => why.or(also).map(Cow::Borrowed),
     };
     let result = match &claimed.decision {
         Decision::Stop { reason: StopReason::Duplicate, .. } => view.and_then(|v| v.result.as_deref()),
         _ => None,
     };
-    let mut answer = json!({
-        "decision": word,
-        "reason": reason,
-        "claim_id": claimed.id,
-        "idempotency_key": key,
-        "processing_state": view.map_or("none", |v| v.claim.processing_state().as_str()),
-        "processing_started_at": view.and_then(|v| v.claim.started_at()),
-        "attempt": view.map_or(0, |v| v.claim.attempt),
-        "token": null,
-        "retry_after_s": retry_after.map(|d| d.as_secs_f64().ceil() as u64),
-        "result": result.and_then(|r| serde_json::from_str::<Value>(r).ok()),
-        "note": note,
-        "done_url": null,
-        "error_url": null,
-        "heartbeat_url": null,
-    });
-    if let (Some(token), Value::Object(members)) = (&claimed.token, &mut answer) {
-        members.insert("token".into(), token.expose().into());
-        for verb in ["done", "error", "heartbeat"] {
-            members.insert(format!("{verb}_url"), capability_url(base_url, claimed.id, verb, token).into());
-        }
+    let token = claimed.token.as_ref().map(Token::expose);
+    let url = |verb| token.map(|token| capability_url(base_url, claimed.id, verb, token));
+    Decided {
+        status: None,
+        decision,
+        reason,
+        claim_id: claimed.id,
+        idempotency_key: key,
+        processing_state: view.map_or("none", |v| v.claim.processing_state().as_str()),
+        processing_started_at: view.and_then(|v| v.claim.started_at()),
+        attempt: view.map_or(0, |v| v.claim.attempt),
+        token,
+        retry_after_s: retry_after.map(|d| d.as_secs_f64().ceil() as u64),
+        result: result.and_then(|r| serde_json::from_str(r).ok()),
+        note,
+        done_url: url("done"),
+        error_url: url("error"),
+        heartbeat_url: url("heartbeat"),
     }
-    answer
 }
 
-fn capability_url(base_url: &str, id: ClaimRef, verb: &str, token: &Token) -> String {
-    format!("{base_url}/v1/claims/{id}/{verb}?token={}", token.expose())
+fn capability_url(base_url: &str, id: ClaimRef, verb: &str, token: &str) -> String {
+    [base_url, "/v1/claims/", id.id.hex().as_str(), "/", verb, "?token=", token].concat()
 }
 
 /// What a parked repeat waits for.

@@ -3,11 +3,9 @@
 
 use std::sync::Arc;
 
-use axum::extract::{FromRequestParts, Request, State};
-use axum::middleware::Next;
-use axum::response::Response;
+use axum::extract::FromRequestParts;
 use http::request::Parts;
-use http::{Extensions, HeaderMap, HeaderValue, header};
+use http::{Extensions, HeaderMap, HeaderName, HeaderValue, header};
 use oncegate_core::access::{Right, Role, WorkspaceName};
 use oncegate_core::key::{AutomationName, ClaimRef, Workspace, sha256};
 use oncegate_store::access::ApiToken;
@@ -20,7 +18,7 @@ use super::problem::Problem;
 use super::routes::Needs;
 
 /// With this header an admin of the server acts in another workspace.
-pub(crate) const WORKSPACE_HEADER: &str = "oncegate-workspace";
+pub(crate) const WORKSPACE_HEADER: HeaderName = HeaderName::from_static("oncegate-workspace");
 
 /// Who calls, proved by its token.
 #[derive(Clone, Debug)]
@@ -155,24 +153,26 @@ pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
-/// Lets a request through if its bearer token is good and gives what the route needs.
-pub(crate) async fn require(
-    State((state, needs)): State<(Arc<AppState>, Needs)>,
-    mut request: Request,
-    next: Next,
-) -> Result<Response, Problem> {
-    let caller = authenticate(&state, request.extensions(), request.headers()).await?;
+/// Who calls, if the bearer token is good and gives what the route needs.
+///
+/// # Errors
+/// It is not, or does not.
+pub(crate) async fn admitted(
+    state: &AppState,
+    needs: Needs,
+    extensions: &Extensions,
+    headers: &HeaderMap,
+) -> Result<Caller, Problem> {
+    let caller = authenticate(state, extensions, headers).await?;
     match needs {
         Needs::Right(right) => caller.may(right)?,
         Needs::ServerAdmin => caller.may_rule()?,
         Needs::AnyToken | Needs::ClaimToken | Needs::Signature | Needs::Nothing => {}
     }
-    let caller = match request.headers().get(WORKSPACE_HEADER) {
-        None => caller,
-        Some(name) => elsewhere(&state, caller, name).await?,
-    };
-    request.extensions_mut().insert(caller);
-    Ok(next.run(request).await)
+    match headers.get(WORKSPACE_HEADER) {
+        None => Ok(caller),
+        Some(name) => elsewhere(state, caller, name).await,
+    }
 }
 
 async fn elsewhere(state: &AppState, caller: Caller, name: &HeaderValue) -> Result<Caller, Problem> {

@@ -6,10 +6,12 @@ use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, header};
 use oncegate_core::limits;
+use oncegate_store::StoreError;
 use oncegate_store::api::{ClaimCall, Claimed};
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::Value;
 
-use super::answer::Json;
+use super::answer::{Decided, Json};
 use super::auth::Caller;
 use super::claims::{Asked, asked, parent_lost};
 use super::input::{Fields, kind};
@@ -34,26 +36,17 @@ pub(crate) async fn claims(
         let rule = format!("must hold 1 to {} claims; it holds {}", limits::BATCH_CLAIMS_MAX, items.len());
         return Err(Problem::field("claims", rule));
     }
-    let read: Vec<Result<(ClaimCall, String), Problem>> =
-        items.into_iter().map(|item| one(item, &state, &caller)).collect();
-    let calls = read.iter().filter_map(|item| item.as_ref().ok().map(|(call, _)| call.clone())).collect();
+    let (mut calls, mut keys) = (vec![], vec![]);
+    for item in items {
+        keys.push(one(item, &state, &caller).map(|(call, key)| {
+            calls.push(call);
+            key
+        }));
+    }
     let mut claimed = state.gate.claim_batch(calls).await?.into_iter();
-    let results: Vec<Value> = read
-        .into_iter()
-        .map(|item| {
-            let (_, key) = match item {
-                Ok(item) => item,
-                Err(problem) => return problem.document(),
-            };
-            match claimed.next() {
-                Some(Ok(Some(claimed))) => decided(&claimed, &key, &state.base_url),
-                Some(Ok(None)) => parent_lost().document(),
-                Some(Err(error)) => Problem::from(error).document(),
-                None => Problem::internal("the store answered fewer claims than it was asked").document(),
-            }
-        })
-        .collect();
-    let mut response = Json(json!({ "results": results })).into_response();
+    let judged: Vec<Judged> = keys.into_iter().map(|key| judged(key, &mut claimed)).collect();
+    let results = judged.iter().map(|judged| shown(judged, &state.base_url)).collect();
+    let mut response = Json(Results { results }).into_response();
     // The tokens in it are secrets of this caller.
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     Ok(response)
@@ -75,12 +68,42 @@ fn one(item: Value, state: &AppState, caller: &Caller) -> Result<(ClaimCall, Str
     Ok((call, shown_key))
 }
 
-fn decided(claimed: &Claimed, key: &str, base_url: &str) -> Value {
-    let mut answer = json!({ "status": 200 });
-    if let (Value::Object(members), Value::Object(decision)) =
-        (&mut answer, answer::decision(claimed, key, base_url))
-    {
-        members.extend(decision);
+/// One item's claim and its key, or its problem document.
+type Judged = Result<(Claimed, String), Value>;
+
+fn judged(
+    key: Result<String, Problem>,
+    claimed: &mut impl Iterator<Item = Result<Option<Claimed>, StoreError>>,
+) -> Judged {
+    let problem = match key.map(|key| (claimed.next(), key)) {
+        Ok((Some(Ok(Some(claimed))), key)) => return Ok((claimed, key)),
+        Ok((Some(Ok(None)), _)) => parent_lost(),
+        Ok((Some(Err(error)), _)) => error.into(),
+        Ok((None, _)) => Problem::internal("the store answered fewer claims than it was asked"),
+        Err(problem) => problem,
+    };
+    Err(problem.document())
+}
+
+#[derive(Serialize)]
+struct Results<'a> {
+    results: Vec<Shown<'a>>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Shown<'a> {
+    Decided(Box<Decided<'a>>),
+    Refused(&'a Value),
+}
+
+fn shown<'a>(judged: &'a Judged, base_url: &str) -> Shown<'a> {
+    match judged {
+        Ok((claimed, key)) => {
+            let mut decided = answer::decision(claimed, key, base_url);
+            decided.status = Some(200);
+            Shown::Decided(Box::new(decided))
+        }
+        Err(problem) => Shown::Refused(problem),
     }
-    answer
 }

@@ -42,8 +42,8 @@ pub(crate) async fn claim(
     };
     let body = answer::decision(&claimed, &shown_key, &state.base_url);
     // Words of ours alone: keys and notes may name people.
-    tracing::debug!(claim = %claimed.id, decision = body["decision"].as_str(), reason = body["reason"].as_str(), "claim");
-    let retry_after = body["retry_after_s"].as_u64();
+    tracing::debug!(claim = %claimed.id, decision = body.decision, reason = body.reason, "claim");
+    let retry_after = body.retry_after_s;
     let mut response = (status, Json(body)).into_response();
     if let Some(seconds) = retry_after {
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));

@@ -172,6 +172,10 @@ impl Fields {
     }
 
     fn merge(&mut self, body: Map<String, Value>, reading: Reading) -> Result<(), Problem> {
+        if self.fields.is_empty() {
+            self.fields = body;
+            return Ok(());
+        }
         for (name, value) in body {
             match self.fields.get(&name) {
                 Some(other) if *other != value && reading == Reading::Strict => {

@@ -13,6 +13,7 @@ mod claims;
 mod connection;
 mod doors;
 mod dossier;
+mod entry;
 mod export;
 mod failures;
 mod filter;
@@ -41,10 +42,6 @@ mod workspaces;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::State;
-use axum::middleware;
-use axum::response::Response;
-use http::HeaderValue;
 use ipnet::IpNet;
 use oncegate_core::key::Workspace;
 use oncegate_core::limits;
@@ -55,6 +52,7 @@ use tokio::sync::Semaphore;
 use crate::backups::Backups;
 use crate::metrics::Metrics;
 pub(crate) use doors::Doors;
+use entry::Entry;
 use failures::Failures;
 pub(crate) use finish::without_controls;
 use health::Health;
@@ -132,33 +130,15 @@ impl AppState {
 const WRONG_METHOD: &str =
     "this method does nothing here; the `Allow` header names the one that does, e.g. `curl -X POST`";
 
-/// The store's clock, in every answer: ages are told by it, not by the reader's own clock.
-async fn stamp(State(state): State<Arc<AppState>>, mut response: Response) -> Response {
-    if let Ok(now) = HeaderValue::from_str(&state.gate.store().now().wall.to_string()) {
-        response.headers_mut().insert("oncegate-time", now);
-    }
-    response
-}
-
 /// Answers at every address of the table. The numbers of `/metrics` tell how much business there is, so they are for
 /// everybody only if somebody said so.
 pub(crate) fn router(state: Arc<AppState>, metrics_public: bool) -> Router {
     let mut router = Router::new();
     for route in routes::routes(metrics_public) {
-        let mut handler = route.handler;
-        if route.once {
-            handler = handler.route_layer(middleware::from_fn_with_state(Arc::clone(&state), once::layer));
-        }
-        if route.needs.bearer() {
-            let needs = (Arc::clone(&state), route.needs);
-            handler = handler.route_layer(middleware::from_fn_with_state(needs, auth::require));
-        }
-        router = router.route(route.path, handler);
+        router = router.route(route.path, route.handler);
     }
     router
-        .method_not_allowed_fallback(async || Problem::method_not_allowed(WRONG_METHOD))
-        .fallback(async || Problem::not_found("no page or call has this address"))
-        .layer(middleware::map_response_with_state(Arc::clone(&state), stamp))
-        .layer(middleware::from_fn_with_state(Arc::clone(&state), watch::watch))
+        .method_not_allowed_fallback(Entry::of_none(async || Problem::method_not_allowed(WRONG_METHOD)))
+        .fallback(Entry::of_none(async || Problem::not_found("no page or call has this address")))
         .with_state(state)
 }

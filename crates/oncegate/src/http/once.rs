@@ -1,13 +1,12 @@
 //! Our own writes happen once per `Idempotency-Key`: a repeat is given the first answer.
 //!
-//! The layer knows a repeat before its handler looks at anything, because a repeat of a reset would find nothing left
-//! to reset. The store asks once more inside the transaction that writes.
+//! A repeat is known before its handler looks at anything, because a repeat of a reset would find nothing left to
+//! reset. The store asks once more inside the transaction that writes.
 
 use std::sync::Arc;
 
 use axum::body::Body;
-use axum::extract::{Request, State};
-use axum::middleware::Next;
+use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderName, HeaderValue, StatusCode, header};
 use oncegate_core::key::sha256;
@@ -30,21 +29,23 @@ const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Named(Option<people::Request>);
 
-/// What the layer found out is handed on in the request; without the header there is nothing.
+/// What was found out before is handed on in the request; without the header there is nothing.
 pub(crate) fn named(extensions: &http::Extensions) -> Named {
     extensions.get::<Named>().cloned().unwrap_or_default()
 }
 
-/// Answers a repeat, refuses a key that was used for another call, and lets everything else through.
-pub(crate) async fn layer(
-    State(state): State<Arc<AppState>>,
-    caller: Caller,
+/// A call that names itself: one that goes on to its handler, or the answer to a repeat.
+///
+/// # Errors
+/// The key cannot be read, or was used for another call.
+pub(crate) async fn first(
+    state: &AppState,
+    caller: &Caller,
     request: Request,
-    next: Next,
-) -> Result<Response, Problem> {
+) -> Result<Result<Request, Response>, Problem> {
     let fields = request.headers().iter().map(|(name, value)| (name.as_str(), value.as_bytes()));
     let key = header_key::read(fields).map_err(Problem::invalid_idempotency_key)?;
-    let Some(key) = key else { return Ok(next.run(request).await) };
+    let Some(key) = key else { return Ok(Ok(request)) };
     let (mut parts, body) = request.into_parts();
     let body = read_body(&parts, body, limits::API_BODY_BYTES_MAX).await?;
     let address = parts.uri.path_and_query().map_or("", |a| a.as_str());
@@ -54,10 +55,10 @@ pub(crate) async fn layer(
     let fingerprint = sha256(&[told.as_bytes(), &body].concat());
     let named = people::Request { workspace: caller.workspace, key, fingerprint };
     if let Some(known) = state.gate.store().known_request(named.clone()).await? {
-        return before(known);
+        return before(known).map(Err);
     }
     parts.extensions.insert(Named(Some(named)));
-    Ok(next.run(Request::from_parts(parts, Body::from(body))).await)
+    Ok(Ok(Request::from_parts(parts, Body::from(body))))
 }
 
 fn before(known: Known) -> Result<Response, Problem> {

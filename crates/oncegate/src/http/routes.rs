@@ -7,6 +7,7 @@ use axum::handler::Handler;
 use axum::routing::{MethodFilter, MethodRouter, on};
 use oncegate_core::access::Right;
 
+use super::entry::Entry;
 use super::{
     AppState, acts, api_tokens, audit, automations, batch, bulk, claims, export, finish, forgetting, health,
     intake, lists, notices, openapi, upkeep, workspaces,
@@ -73,16 +74,28 @@ pub(crate) struct Route {
 }
 
 fn get<T: 'static>(path: &'static str, needs: Needs, handler: impl Handler<T, Arc<AppState>>) -> Route {
-    Route { method: "GET", path, needs, once: false, handler: on(MethodFilter::GET, handler) }
+    route("GET", path, needs, false, handler)
 }
 
 fn post<T: 'static>(path: &'static str, needs: Needs, handler: impl Handler<T, Arc<AppState>>) -> Route {
-    Route { method: "POST", path, needs, once: false, handler: on(MethodFilter::POST, handler) }
+    route("POST", path, needs, false, handler)
 }
 
 /// A write that takes an `Idempotency-Key`.
 fn once<T: 'static>(path: &'static str, needs: Needs, handler: impl Handler<T, Arc<AppState>>) -> Route {
-    Route { once: true, ..post(path, needs, handler) }
+    route("POST", path, needs, true, handler)
+}
+
+fn route<T: 'static>(
+    method: &'static str,
+    path: &'static str,
+    needs: Needs,
+    once: bool,
+    handler: impl Handler<T, Arc<AppState>>,
+) -> Route {
+    let filter = if method == "GET" { MethodFilter::GET } else { MethodFilter::POST };
+    let handler = on(filter, Entry::of(path, needs, once, handler));
+    Route { method, path, needs, once, handler }
 }
 
 const CLAIM: Needs = Needs::Right(Right::Claim);

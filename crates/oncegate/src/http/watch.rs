@@ -1,10 +1,9 @@
 //! What is done around each request: it gets an id, is counted, and can be seen in the log.
 
-use std::sync::Arc;
+use std::borrow::Cow;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use axum::extract::{MatchedPath, Request, State};
-use axum::middleware::Next;
+use axum::extract::{MatchedPath, Request};
 use axum::response::Response;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use oncegate_runner::entropy;
@@ -14,6 +13,7 @@ use super::problem::Refused;
 use crate::metrics::Answered;
 
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+const ONCEGATE_TIME: HeaderName = HeaderName::from_static("oncegate-time");
 
 tokio::task_local! {
     static ID: HeaderValue;
@@ -51,15 +51,29 @@ pub(crate) fn request_id() -> Option<String> {
     ID.try_with(|id| id.to_str().ok().map(str::to_owned)).ok().flatten()
 }
 
-/// Around every address.
-pub(crate) async fn watch(State(state): State<Arc<AppState>>, request: Request, next: Next) -> Response {
+/// What every answer gets, whoever makes it. `route` is the template of its address; `None`: what the router found, if
+/// it found one.
+pub(crate) async fn watched(
+    state: &AppState,
+    route: Option<&'static str>,
+    request: Request,
+    answer: impl AsyncFnOnce(Request) -> Response,
+) -> Response {
     let begun = state.gate.clock().read().monotonic;
     let id = state.request_ids.of(request.headers());
-    let route = request.extensions().get::<MatchedPath>().cloned();
+    let found = match route {
+        Some(_) => None,
+        None => request.extensions().get::<MatchedPath>().cloned(),
+    };
+    let route = match (route, &found) {
+        (Some(route), _) => Cow::Borrowed(route),
+        (None, Some(found)) => Cow::Owned(found.as_str().to_owned()),
+        (None, None) => Cow::Borrowed("other"),
+    };
     let method = word(request.method());
-    let mut response = ID.scope(id.clone(), next.run(request)).await;
+    let mut response = ID.scope(id.clone(), answer(request)).await;
     let one = Answered {
-        route: route.as_ref().map_or("other", MatchedPath::as_str),
+        route,
         method,
         status: response.status().as_u16(),
         refused: response.extensions().get::<Refused>().map(|refused| refused.0),
@@ -70,13 +84,18 @@ pub(crate) async fn watch(State(state): State<Arc<AppState>>, request: Request, 
     tracing::debug!(
         request = id.to_str().unwrap_or_default(),
         method,
-        route = one.route,
+        route = &*one.route,
         status = one.status,
         refused = one.refused,
         took_ms = u64::try_from(one.took.as_millis()).unwrap_or(u64::MAX),
         "answered"
     );
-    response.headers_mut().insert(X_REQUEST_ID, id);
+    let headers = response.headers_mut();
+    // The store's clock: ages are told by it, not by the reader's own clock.
+    if let Ok(now) = HeaderValue::from_str(&state.gate.store().now().wall.to_string()) {
+        headers.insert(ONCEGATE_TIME, now);
+    }
+    headers.insert(X_REQUEST_ID, id);
     response
 }
 

@@ -14,9 +14,9 @@ pub(crate) use registry::Metrics;
 pub use registry::NAMES;
 
 /// One answer to a request.
-pub(crate) struct Answered<'a> {
+pub(crate) struct Answered {
     /// The route's template, e.g. `/v1/claims/{id}`; `other` if none has this address.
-    pub(crate) route: &'a str,
+    pub(crate) route: Cow<'static, str>,
     pub(crate) method: &'static str,
     pub(crate) status: u16,
     /// The code of the problem document, if it is one.
@@ -25,7 +25,7 @@ pub(crate) struct Answered<'a> {
 }
 
 impl Metrics {
-    pub(crate) fn answered(&self, one: &Answered<'_>) {
+    pub(crate) fn answered(&self, one: &Answered) {
         let class = match one.status {
             100..=199 => "1xx",
             200..=299 => "2xx",
@@ -33,7 +33,7 @@ impl Metrics {
             400..=499 => "4xx",
             _ => "5xx",
         };
-        let route = || Cow::Owned(one.route.to_owned());
+        let route = || one.route.clone();
         let labels = [("route", route()), ("method", one.method.into()), ("status", class.into())];
         self.http_requests.get_or_create(&labels).inc();
         self.http_duration.get_or_create(&[("route", route())]).observe(one.took.as_secs_f64());
@@ -103,7 +103,7 @@ mod tests {
     fn the_labels_of_one_metric_are_those_of_its_page_and_of_no_user() {
         let metrics = Metrics::new();
         metrics.answered(&Answered {
-            route: "/v1/claims/{id}",
+            route: "/v1/claims/{id}".into(),
             method: "GET",
             status: 404,
             refused: Some("not_found"),
