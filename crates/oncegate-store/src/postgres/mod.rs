@@ -33,6 +33,7 @@ mod people;
 mod person;
 mod pool;
 mod queries;
+mod queues;
 mod recovery;
 mod repeats;
 mod requests;
