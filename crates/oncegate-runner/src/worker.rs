@@ -151,6 +151,34 @@ impl Worker {
         }
     }
 
+    /// What was written down was not sent, for certain, and is tried anew by whoever holds the claim.
+    async fn not_sent(
+        &self,
+        attempt: &Attempt,
+        step: &Step,
+        call: i64,
+        stood: Duration,
+    ) -> Result<Next, StoreError> {
+        let note = format!(
+            "step `{}` was not sent: this process stood still for {} s before it",
+            step.name,
+            stood.as_secs()
+        );
+        let end = StepEnd {
+            id: attempt.id,
+            fence: attempt.fence,
+            call,
+            outcome: StepOutcome::Failed,
+            status: None,
+            answer: None,
+            note: Some(note.clone()),
+        };
+        Ok(match self.patiently(|| self.gate.store().end_step(end.clone())).await? {
+            true => Next::Finish(Call::Error { failure: Failed::Retryable { retry_after: None }, note }),
+            false => Next::Leave,
+        })
+    }
+
     async fn say(&self, attempt: &Attempt, call: Call, result: Option<String>) -> Result<Answer, StoreError> {
         let call = FinishCall {
             id: attempt.id,
@@ -289,8 +317,19 @@ impl Worker {
             idempotency_key: request.idempotency_key.clone(),
             target: target.clone(),
         };
-        let begun = self.patiently(|| store.begin_step(begin.clone())).await?;
-        let Some(call) = begun else { return Ok(Next::Leave) };
+        let began = self.patiently(|| async {
+            let asked = self.gate.clock().read();
+            Ok(store.begin_step(begin.clone()).await?.map(|call| (call, asked)))
+        });
+        let Some((call, asked)) = began.await? else { return Ok(Next::Leave) };
+        failpoint::hit(failpoint::SENDING);
+        // It was ours when it was written down. Whoever stood still since, for as long as another may wait, must not send
+        // what the other may have sent by now. The wall clock counts where the machine itself was suspended.
+        let now = self.gate.clock().read();
+        let stood = now.monotonic.saturating_sub(asked.monotonic).max(now.wall.since(asked.wall));
+        if stood >= attempt.ttl / 3 {
+            return self.not_sent(attempt, step, call, stood).await;
+        }
         let sent_at = store.now().wall;
         let outcome = self.caller.call(request, sent_at).await;
         failpoint::hit("step.answered");

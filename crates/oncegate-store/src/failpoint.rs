@@ -1,7 +1,8 @@
-//! Places where a test kills this very process, between each two commits of an event's way.
+//! Places where a test kills this very process, between each two commits of an event's way, or has it stand still.
 //!
 //! In a release build they are nothing. In a debug build `ONCEGATE_FAILPOINT=name@n` sends this process SIGKILL
-//! when it reaches the named place for the n-th time, as a power cut or an out-of-memory kill would.
+//! when it reaches the named place for the n-th time, as a power cut or an out-of-memory kill would;
+//! `ONCEGATE_FAILPOINT=name@n:stop` sends it SIGSTOP, as a machine that is suspended would, until somebody sends SIGCONT.
 
 /// Every place, in the order in which one webhook passes them.
 pub const PLACES: [&str; 12] = [
@@ -22,26 +23,39 @@ pub const PLACES: [&str; 12] = [
 /// Around each part of an act on many claims.
 pub const BULK_PLACES: [&str; 2] = ["bulk.before_commit", "bulk.committed"];
 
-/// Dies here if the environment says so.
+/// Where it matters how long a process stood still: what is to be sent is written down, and nothing is sent yet.
+pub const SENDING: &str = "step.sending";
+
+/// Dies, or stands still, here if the environment says so.
 #[cfg(debug_assertions)]
 pub fn hit(place: &'static str) {
     use std::sync::OnceLock;
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    static ARMED: OnceLock<Option<(String, u64)>> = OnceLock::new();
+    static ARMED: OnceLock<Option<(String, u64, bool)>> = OnceLock::new();
     static HITS: AtomicU64 = AtomicU64::new(0);
 
-    debug_assert!(PLACES.contains(&place) || BULK_PLACES.contains(&place), "{place} is not listed");
+    debug_assert!(
+        PLACES.contains(&place) || BULK_PLACES.contains(&place) || place == SENDING,
+        "{place} is not listed"
+    );
     let armed = ARMED.get_or_init(|| {
         #[expect(clippy::disallowed_methods, reason = "a test's own switch, absent from release builds")]
         let setting = std::env::var("ONCEGATE_FAILPOINT").ok()?;
         let (name, nth) = setting.split_once('@').unwrap_or((&setting, "1"));
-        Some((name.to_owned(), nth.parse().unwrap_or(1)))
+        let (nth, stops) = nth.strip_suffix(":stop").map_or((nth, false), |nth| (nth, true));
+        Some((name.to_owned(), nth.parse().unwrap_or(1), stops))
     });
-    if let Some((name, nth)) = armed
+    if let Some((name, nth, stops)) = armed
         && name == place
         && HITS.fetch_add(1, Ordering::SeqCst) + 1 == *nth
     {
+        if *stops {
+            let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::STOP);
+            // It may reach another thread first; this one must not go on before all stand still.
+            std::thread::sleep(std::time::Duration::from_millis(200));
+            return;
+        }
         let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
         // SIGKILL is on its way; nothing more may happen on this thread.
         loop {

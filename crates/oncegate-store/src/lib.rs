@@ -12,6 +12,7 @@ pub mod deliveries;
 mod error;
 pub mod failpoint;
 mod intake;
+pub mod moving;
 pub mod nodes;
 pub mod notices;
 pub mod nudges;

@@ -8,9 +8,9 @@ use oncegate_core::key::{AutomationName, Workspace};
 use oncegate_core::time::Timestamp;
 use tokio_postgres::Row;
 
+use super::connection::Connection;
 use super::context::{Context, read, transact};
 use super::error::{Fault, unreadable};
-use super::pool::Connection;
 use super::row::{storable, ts};
 use super::store::PgStore;
 use super::{audit, queries, workspaces};

@@ -4,9 +4,9 @@ use oncegate_core::key::Workspace;
 use oncegate_core::limits;
 use tokio_postgres::types::ToSql;
 
+use super::connection::Connection;
 use super::context::Context;
 use super::error::{Fault, unreadable};
-use super::pool::Connection;
 use super::row::{storable, ts};
 use crate::access::{AuditFilter, Declared, Deed, changes};
 use crate::api::{AuditRow, Page};

@@ -7,8 +7,8 @@ use oncegate_core::key::{AutomationName, Workspace};
 use oncegate_core::limits;
 use oncegate_core::time::Now;
 
+use super::connection::Connection;
 use super::error::Fault;
-use super::pool::Connection;
 use super::queries;
 use super::row::ts;
 use super::search::{FAILED, LIVE, MARKED, list_of, name_of, names};

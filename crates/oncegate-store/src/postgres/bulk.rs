@@ -8,11 +8,11 @@ use oncegate_core::reset::Refusal;
 use oncegate_core::undo::undo;
 
 use super::bulk_rows;
+use super::connection::Connection;
 use super::context::Context;
 use super::error::Fault;
-use super::pool::Connection;
 use super::row::{self, Extra, Stored, storable};
-use super::search::{self, Conditions};
+use super::search::Conditions;
 use super::store::Shared;
 use super::transition::gone;
 use crate::StoreError;
@@ -40,9 +40,9 @@ pub(super) async fn count(
     let mut count = BulkCount::default();
     let max = u64::from(limits::BULK_ROWS_MAX);
     let of = Conditions::of(workspace, filter, now);
-    let db = search::snapshot(&mut db).await?;
+    let db = db.snapshot().await?;
     let sql = of.every(row::COLUMNS, Some(limits::BULK_ROWS_MAX + 1));
-    let portal = search::portal(&db, &sql, &of).await?;
+    let portal = db.portal(&sql, &of.params()).await?;
     loop {
         let some = db.query_portal(&portal, FETCHED).await?;
         for r in &some {

@@ -8,9 +8,9 @@ use oncegate_core::limits;
 use oncegate_core::time::Now;
 use tokio_postgres::Row;
 
+use super::connection::Connection;
 use super::context::Params;
 use super::error::{Fault, unreadable};
-use super::pool::Connection;
 use super::queries;
 use super::row::{self, judged, ts};
 use crate::api::Page;

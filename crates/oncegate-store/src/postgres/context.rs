@@ -11,8 +11,8 @@ use oncegate_core::time::Now;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Row, Statement};
 
+use super::connection::Connection;
 use super::error::Fault;
-use super::pool::Connection;
 use super::store::Shared;
 use crate::StoreError;
 use crate::observer::Journal;
@@ -37,7 +37,7 @@ pub(super) struct Context<'a> {
 impl<'a> Context<'a> {
     /// Begins, and asks for the time, in one round trip.
     pub(super) async fn begin(shared: &'a Shared) -> Result<Self, Fault> {
-        let client = shared.pool.get().await?;
+        let client = shared.reader().await?;
         let began = shared.clock.read().monotonic;
         let mut this = Self {
             client: Some(client),
@@ -76,58 +76,58 @@ impl<'a> Context<'a> {
     }
 
     async fn prepare(&self, sql: &str) -> Result<Statement, Fault> {
-        Ok(self.client()?.prepare_cached(sql).await?)
+        self.client()?.prepare_cached(sql).await
     }
 
     /// Every row.
     pub(super) async fn query(&self, sql: &str, params: &Params<'_>) -> Result<Vec<Row>, Fault> {
         let statement = self.prepare(sql).await?;
-        Ok(self.client()?.query(&statement, params).await?)
+        self.client()?.query(&statement, params).await
     }
 
     /// One row, or none.
     pub(super) async fn query_opt(&self, sql: &str, params: &Params<'_>) -> Result<Option<Row>, Fault> {
         let statement = self.prepare(sql).await?;
-        Ok(self.client()?.query_opt(&statement, params).await?)
+        self.client()?.query_opt(&statement, params).await
     }
 
     /// Exactly one row.
     pub(super) async fn query_one(&self, sql: &str, params: &Params<'_>) -> Result<Row, Fault> {
         let statement = self.prepare(sql).await?;
-        Ok(self.client()?.query_one(&statement, params).await?)
+        self.client()?.query_one(&statement, params).await
     }
 
     /// How many rows it touched.
     pub(super) async fn execute(&self, sql: &str, params: &Params<'_>) -> Result<u64, Fault> {
         let statement = self.prepare(sql).await?;
-        Ok(self.client()?.execute(&statement, params).await?)
+        self.client()?.execute(&statement, params).await
     }
 
     /// How many rows it touched, prepared for this once: for statements whose text differs from call to call.
     pub(super) async fn execute_once(&self, sql: &str, params: &Params<'_>) -> Result<u64, Fault> {
-        Ok(self.client()?.execute(sql, params).await?)
+        self.client()?.execute(sql, params).await
     }
 
     /// Begins what can be undone by itself.
     pub(super) async fn savepoint(&self) -> Result<(), Fault> {
-        Ok(self.client()?.batch_execute("SAVEPOINT alone").await?)
+        self.client()?.batch_execute("SAVEPOINT alone").await
     }
 
     /// Keeps what was done since [`Context::savepoint`].
     pub(super) async fn keep(&self) -> Result<(), Fault> {
-        Ok(self.client()?.batch_execute("RELEASE SAVEPOINT alone").await?)
+        self.client()?.batch_execute("RELEASE SAVEPOINT alone").await
     }
 
     /// Undoes what was done since [`Context::savepoint`].
     pub(super) async fn undo(&self) -> Result<(), Fault> {
-        Ok(self.client()?.batch_execute("ROLLBACK TO SAVEPOINT alone; RELEASE SAVEPOINT alone").await?)
+        self.client()?.batch_execute("ROLLBACK TO SAVEPOINT alone; RELEASE SAVEPOINT alone").await
     }
 
     /// Commits. An error may mean that it is committed all the same: the answer can get lost.
     pub(super) async fn commit(mut self) -> Result<(), Fault> {
         let client = self.client()?;
-        if let Err(error) = client.batch_execute("COMMIT").await {
-            return Err(match Fault::from(error) {
+        if let Err(fault) = client.batch_execute("COMMIT").await {
+            return Err(match fault {
                 // Also where the server says that it goes: it may have committed before it said so.
                 Fault::Failed(StoreError::Away(why)) => Fault::Failed(StoreError::Unsure(why)),
                 fault => fault,
@@ -143,9 +143,10 @@ impl<'a> Context<'a> {
     /// Undoes everything; the connection goes back to the pool, or is closed if it does not say that it did.
     pub(super) async fn roll_back(mut self) {
         if let Some(client) = self.client.take()
-            && client.batch_execute("ROLLBACK").await.is_err()
+            // One that was silent a moment ago is not waited for again.
+            && (client.is_silent() || client.batch_execute("ROLLBACK").await.is_err())
         {
-            drop(Connection::take(client));
+            client.close();
         }
     }
 }
@@ -155,7 +156,7 @@ impl<'a> Context<'a> {
 impl Drop for Context<'_> {
     fn drop(&mut self) {
         if let Some(client) = self.client.take() {
-            drop(Connection::take(client));
+            client.close();
         }
     }
 }

@@ -8,8 +8,8 @@ use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
 use super::clock::{Anchor, COUNTS_MS};
+use super::connection::Connection;
 use super::error::Fault;
-use super::pool::Connection;
 use super::row::{self, Columns};
 use crate::api::Payload;
 

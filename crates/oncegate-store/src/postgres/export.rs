@@ -8,10 +8,10 @@ use oncegate_core::limits;
 use oncegate_core::time::millis;
 use tokio::sync::mpsc::{self, Sender};
 
+use super::connection::{Connection, portal};
 use super::error::Fault;
-use super::pool::Connection;
 use super::row::{self, judged};
-use super::search::{self, Conditions};
+use super::search::Conditions;
 use super::store::Shared;
 use crate::StoreError;
 use crate::api::ClaimView;
@@ -46,7 +46,7 @@ async fn send(
     let now = shared.ask_time(&db).await?;
     let ends = shared.clock.read().monotonic + limits::EXPORT_TIME_MAX;
     // The pool makes another one in its place; this one is closed at the end.
-    let mut db = Connection::take(db);
+    let mut db = db.leave()?;
     let db = db.build_transaction().read_only(true).start().await?;
     // What a single call may take is no measure for this: a reader on a slow line takes minutes, and the largest order
     // by sorting. A reader that takes nothing at all is cut off by the database.
@@ -57,7 +57,7 @@ async fn send(
     db.batch_execute(&bounds).await?;
     let of = Conditions::of(workspace, filter, now);
     // One statement sees one moment, whatever is written while it is read.
-    let portal = search::portal(&db, &of.every(row::COLUMNS, None), &of).await?;
+    let portal = portal(&db, &of.every(row::COLUMNS, None), &of.params()).await?;
     let ahead = i32::try_from(limits::EXPORT_ROWS_AHEAD).unwrap_or(i32::MAX);
     loop {
         let some = db.query_portal(&portal, ahead).await?;

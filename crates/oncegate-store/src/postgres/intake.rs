@@ -11,9 +11,9 @@ use oncegate_core::key::{self, AutomationName, ClaimRef, Workspace};
 use oncegate_core::limits;
 use tokio_postgres::Row;
 
+use super::connection::Connection;
 use super::context::{Context, Params};
 use super::error::{Fault, unreadable};
-use super::pool::Connection;
 use super::queries;
 use super::row::{storable, ts};
 use crate::StoreError;

@@ -1,10 +1,9 @@
 //! The schema, made and carried on by whichever node starts first. It stands in a schema of its own, `oncegate`, so
 //! that it can share a database.
 
-use deadpool_postgres::Pool;
+use deadpool_postgres::{Object, Pool};
 
 use super::error::Fault;
-use super::pool::Connection;
 use crate::StoreError;
 
 /// Each step in turn; a released one is never changed.
@@ -39,7 +38,7 @@ pub(super) fn fatal(fault: Fault) -> StoreError {
     }
 }
 
-async fn fit(client: &Connection) -> Result<(), StoreError> {
+async fn fit(client: &Object) -> Result<(), StoreError> {
     let found = client
         .query_one("SELECT current_setting('server_version_num')::int, pg_is_in_recovery(), version()", &[])
         .await
@@ -58,7 +57,7 @@ async fn fit(client: &Connection) -> Result<(), StoreError> {
     Ok(())
 }
 
-async fn step_up(client: &Connection) -> Result<(), Fault> {
+async fn step_up(client: &Object) -> Result<(), Fault> {
     let known = STEPS.len();
     client.batch_execute("CREATE SCHEMA IF NOT EXISTS oncegate").await?;
     client.batch_execute("BEGIN").await?;

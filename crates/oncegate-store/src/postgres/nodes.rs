@@ -94,6 +94,9 @@ async fn try_join(pool: &Pool, options: &Options) -> Result<Result<Joined, i64>,
     .await?;
     // From here on one after the other: whoever joins holds the clock.
     tx.query_one("SELECT 1 FROM clock WHERE id = 1 FOR UPDATE", &[]).await?;
+    if let Some(text) = super::moving::mark(&tx).await? {
+        return Err(super::moving::unfinished(&text).into());
+    }
     let mine = tx
         .query_opt(
             "SELECT number, start, seen_at, ended_at IS NULL AND seen_at > $2::bigint - $3::bigint FROM nodes WHERE name = $1",

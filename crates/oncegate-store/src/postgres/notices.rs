@@ -6,9 +6,9 @@ use oncegate_core::limits;
 use oncegate_core::notice::NoticeKind;
 use tokio_postgres::Row;
 
+use super::connection::Connection;
 use super::context::{Context, transact};
 use super::error::{Fault, unreadable};
-use super::pool::Connection;
 use super::queries;
 use super::row::{storable, ts};
 use super::store::{PgStore, read};

@@ -7,9 +7,9 @@ use oncegate_core::key::ClaimRef;
 use oncegate_core::nudge::{self, Verdict};
 use oncegate_core::time::Now;
 
+use super::connection::Connection;
 use super::context::{Context, transact};
 use super::error::Fault;
-use super::pool::Connection;
 use super::queries;
 use super::row::{Extra, Stored};
 use super::store::{PgStore, read};

@@ -116,6 +116,19 @@ impl Target {
         config.ssl_mode(if tls == Tls::Off { SslMode::Disable } else { SslMode::Require });
         Ok(Self { config, tls })
     }
+
+    /// The database in words, without its user and password.
+    pub(super) fn name(&self) -> String {
+        let hosts = self.config.get_hosts().iter().map(|host| match host {
+            Host::Tcp(name) => name.clone(),
+            Host::Unix(path) => path.display().to_string(),
+        });
+        let hosts: Vec<String> = hosts.collect();
+        let ports: String =
+            self.config.get_ports().first().map(|port| format!(":{port}")).unwrap_or_default();
+        let database = self.config.get_dbname().or(self.config.get_user()).unwrap_or_default();
+        format!("postgres://{}{ports}/{database}", hosts.join(","))
+    }
 }
 
 fn decoded(value: &str) -> Result<String, StoreError> {

@@ -10,9 +10,9 @@ use oncegate_core::person::Person;
 use oncegate_core::time::Now;
 use serde_json::Value;
 
+use super::connection::Connection;
 use super::context::{Context, transact};
 use super::error::Fault;
-use super::pool::Connection;
 use super::row::{self, Extra, judged};
 use super::store::{PgStore, Shared, read};
 use super::{intake, queries};
@@ -46,7 +46,7 @@ impl Moment {
 impl Drop for Moment {
     fn drop(&mut self) {
         if let Some(db) = self.0.take() {
-            drop(Connection::take(db));
+            db.close();
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use deadpool_postgres::{Hook, HookError, Manager, ManagerConfig, Object, Pool, RecyclingMethod, Runtime};
+use deadpool_postgres::{Hook, HookError, Manager, ManagerConfig, Pool, RecyclingMethod, Runtime};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls_platform_verifier::BuilderVerifierExt;
@@ -11,9 +11,6 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::options::{Limits, Target, Tls};
 use crate::StoreError;
-
-/// A connection on loan from the pool.
-pub(super) type Connection = Object;
 
 /// Makes the pool; nothing is connected yet.
 pub(super) fn make(target: Target, node: &str, limits: &Limits) -> Result<Pool, StoreError> {

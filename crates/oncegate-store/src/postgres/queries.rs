@@ -6,9 +6,9 @@ use oncegate_core::limits;
 use oncegate_core::time::{Now, Timestamp};
 use tokio_postgres::Row;
 
+use super::connection::Connection;
 use super::context::Params;
 use super::error::{Fault, unreadable};
-use super::pool::Connection;
 use super::row::{self, Stored, ts};
 use super::steps;
 use crate::api::{Due, HistoryRow, Page, Payload, Work};
@@ -16,13 +16,13 @@ use crate::api::{Due, HistoryRow, Page, Payload, Work};
 /// Every row of a statement that is prepared once.
 pub(super) async fn rows(db: &Connection, sql: &str, params: &Params<'_>) -> Result<Vec<Row>, Fault> {
     let statement = db.prepare_cached(sql).await?;
-    Ok(db.query(&statement, params).await?)
+    db.query(&statement, params).await
 }
 
 /// One row of a statement that is prepared once, or none.
 pub(super) async fn row_opt(db: &Connection, sql: &str, params: &Params<'_>) -> Result<Option<Row>, Fault> {
     let statement = db.prepare_cached(sql).await?;
-    Ok(db.query_opt(&statement, params).await?)
+    db.query_opt(&statement, params).await
 }
 
 /// Loads one claim; another workspace's is not there.

@@ -4,9 +4,9 @@
 use oncegate_core::time::Now;
 use tokio_postgres::Row;
 
+use super::connection::Connection;
 use super::context::Context;
 use super::error::Fault;
-use super::pool::Connection;
 use super::queries;
 use super::row::storable;
 use crate::api::Acted;

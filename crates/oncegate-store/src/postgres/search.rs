@@ -1,17 +1,16 @@
 //! Looking for claims. A walk goes along one index in the order of the list; what else is asked of a row is judged on
 //! the way, by the database. How far a walk goes is bounded, so that no search holds a connection for long.
 
-use deadpool_postgres::Transaction;
 use oncegate_core::claim::{Boot, ProcessingState};
 use oncegate_core::inbox::InboxList;
 use oncegate_core::key::{AutomationName, Workspace};
 use oncegate_core::limits;
 use oncegate_core::time::{Now, millis};
+use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{IsolationLevel, Portal, Row};
 
+use super::connection::{Connection, Snapshot};
 use super::error::{Fault, unreadable};
-use super::pool::Connection;
 use super::queries;
 use super::row::{self, judged, storable, ts};
 use crate::search::{Age, By, Filter, Found, Group, Groups};
@@ -182,7 +181,7 @@ impl Conditions {
 
     /// Where a walk of `max` rows ended, and when that row was made; `None`: it came to the end before. To be asked in
     /// the snapshot in which the walk went.
-    async fn end(&self, db: &Transaction<'_>, max: u32) -> Result<Option<(i64, i64)>, Fault> {
+    async fn end(&self, db: &Snapshot<'_>, max: u32) -> Result<Option<(i64, i64)>, Fault> {
         let Self { walk, order, .. } = self;
         let sql = format!(
             "SELECT c.position, c.created_at FROM claims c WHERE {walk} ORDER BY c.position {order} \
@@ -202,18 +201,6 @@ pub(super) fn names(only: &[AutomationName]) -> Vec<String> {
     only.iter().map(|name| name.as_str().to_owned()).collect()
 }
 
-/// A view of the store as it is at one moment, for more than one statement. Dropped, it ends.
-pub(super) async fn snapshot(db: &mut Connection) -> Result<Transaction<'_>, Fault> {
-    let level = IsolationLevel::RepeatableRead;
-    Ok(db.build_transaction().isolation_level(level).read_only(true).start().await?)
-}
-
-/// Rows of one statement, as they were when it began, to be fetched some at a time.
-pub(super) async fn portal(db: &Transaction<'_>, sql: &str, of: &Conditions) -> Result<Portal, Fault> {
-    let statement = db.prepare(sql).await?;
-    Ok(db.bind(&statement, &of.params()).await?)
-}
-
 pub(super) async fn search(
     mut db: Connection,
     workspace: Workspace,
@@ -231,7 +218,7 @@ pub(super) async fn search(
         row::COLUMNS,
         c.hit,
     );
-    let db = snapshot(&mut db).await?;
+    let db = db.snapshot().await?;
     let found = db.query(&sql, &c.params()).await?;
     let mut rows = Vec::with_capacity(found.len());
     for r in &found {
@@ -270,7 +257,7 @@ pub(super) async fn groups(
          LEFT JOIN automations a ON a.workspace_id = $1 AND a.id = g.automation_id",
         c.hit,
     );
-    let db = snapshot(&mut db).await?;
+    let db = db.snapshot().await?;
     let (mut groups, mut total) = (Vec::new(), 0);
     for r in db.query(&sql, &c.params()).await? {
         let automation = match r.get::<_, Option<i64>>(0) {

@@ -12,8 +12,8 @@ use oncegate_core::time::Now;
 use tokio::sync::Semaphore;
 
 use super::clock::{self, ClusterClock};
+use super::connection::Connection;
 use super::error::Fault;
-use super::pool::Connection;
 use super::store::TIME;
 use super::{nodes, queries};
 use crate::StoreError;
@@ -23,6 +23,8 @@ use crate::observer::Observer;
 
 pub(super) struct Shared {
     pub(super) pool: Pool,
+    /// How long a statement is waited for.
+    pub(super) patience: Duration,
     pub(super) secret: StoreSecret,
     pub(super) boot: Boot,
     pub(super) node: (i32, i64),
@@ -98,7 +100,7 @@ impl Shared {
 
     /// A connection for reading.
     pub(super) async fn reader(&self) -> Result<Connection, Fault> {
-        Ok(self.pool.get().await?)
+        Connection::of(&self.pool, self.patience).await
     }
 
     pub(super) fn is_superseded(&self) -> bool {

@@ -16,12 +16,13 @@ use oncegate_core::time::{Now, Timestamp};
 use tokio::sync::Semaphore;
 
 use super::clock::{ClusterClock, WALL_SQL};
+use super::connection::Connection;
 pub(super) use super::context::read;
 use super::context::transact;
 use super::desk::Desk;
 use super::error::Fault;
 use super::options::{self, Options, Target};
-use super::pool::{self, Connection};
+use super::pool;
 pub(super) use super::shared::Shared;
 use super::{migrations, nodes, queries, row};
 use crate::StoreError;
@@ -77,6 +78,7 @@ impl PgStore {
             observer,
             set_back: std::sync::atomic::AtomicI64::new(0),
             exports: Arc::new(Semaphore::new(limits::EXPORTS_AT_A_TIME_MAX)),
+            patience: options.limits.statement + options.limits.wait,
             pool,
         };
         let shared = Arc::new(shared);

@@ -5,8 +5,8 @@ use oncegate_core::inbox::InboxList;
 use oncegate_core::limits;
 use oncegate_core::time::{Now, Timestamp, millis};
 
+use super::connection::Connection;
 use super::error::Fault;
-use super::pool::Connection;
 use super::queries;
 use super::row::ts;
 use crate::vitals::{Standing, Vitals};

@@ -9,9 +9,9 @@ use std::time::Duration;
 use oncegate_core::access::WorkspaceName;
 use oncegate_core::key::Workspace;
 
+use super::connection::Connection;
 use super::context::{Context, read, transact};
 use super::error::Fault;
-use super::pool::Connection;
 use super::queries;
 use super::row::ts;
 use super::store::PgStore;

@@ -18,6 +18,10 @@ pub(super) struct DataDir {
 /// The database's file in a data directory.
 pub(super) const DATABASE: &str = "oncegate.db";
 
+/// How often the lock is looked at, and how long between: a second in all. The process before may be about to end, and a
+/// child that was just begun holds its parent's locks until it becomes a program of its own.
+const LOOKS: (u32, std::time::Duration) = (50, std::time::Duration::from_millis(20));
+
 impl DataDir {
     pub(super) fn open(path: &Path, ephemeral: bool) -> Result<Self, StoreError> {
         let at = |p: &Path, e: &dyn std::fmt::Display| StoreError::Path {
@@ -30,12 +34,17 @@ impl DataDir {
         }
         let lock_path = path.join("oncegate.lock");
         let lock = private_file(&lock_path).map_err(|e| at(&lock_path, &e))?;
-        match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {}
-            Err(rustix::io::Errno::WOULDBLOCK) => return Err(StoreError::Locked { path: path.to_owned() }),
-            Err(e) => return Err(at(&lock_path, &e)),
+        let mut looks = 0..LOOKS.0;
+        loop {
+            match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => return Ok(Self { path: path.to_owned(), _lock: lock }),
+                Err(rustix::io::Errno::WOULDBLOCK) if looks.next().is_some() => std::thread::sleep(LOOKS.1),
+                Err(rustix::io::Errno::WOULDBLOCK) => {
+                    return Err(StoreError::Locked { path: path.to_owned() });
+                }
+                Err(e) => return Err(at(&lock_path, &e)),
+            }
         }
-        Ok(Self { path: path.to_owned(), _lock: lock })
     }
 
     /// Makes the database's file, if it is not there, with its permissions; SQLite gives them to its log.

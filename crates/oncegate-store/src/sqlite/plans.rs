@@ -350,7 +350,7 @@ fn no_statement_reads_a_large_table_from_end_to_end() {
     let mut db = Connection::open_in_memory().unwrap();
     super::connection::keep_plans(&db).unwrap();
     migrations::step_up(&mut db, 0).unwrap();
-    let meta = schema_meta::open(&mut db, [7; 32], NOW.wall).unwrap();
+    let meta = schema_meta::open(&mut db, std::path::Path::new("test"), [7; 32], NOW.wall).unwrap();
     let heard = overhear(&mut db);
     live_a_life(&db, &meta.secret);
     db.trace_v2(TraceEventCodes::empty(), None::<fn(TraceEvent<'_>)>).unwrap();
@@ -368,7 +368,7 @@ fn a_flood_of_deliveries_is_neither_sorted_nor_read_to_be_bounded() {
     let mut db = Connection::open_in_memory().unwrap();
     super::connection::keep_plans(&db).unwrap();
     migrations::step_up(&mut db, 0).unwrap();
-    let meta = schema_meta::open(&mut db, [7; 32], NOW.wall).unwrap();
+    let meta = schema_meta::open(&mut db, std::path::Path::new("test"), [7; 32], NOW.wall).unwrap();
     let heard = overhear(&mut db);
     live_a_life(&db, &meta.secret);
     db.trace_v2(TraceEventCodes::empty(), None::<fn(TraceEvent<'_>)>).unwrap();

@@ -104,6 +104,8 @@ pub(super) fn begin(db: &Connection, now: Timestamp, backup: &str) -> Result<Rec
     db.execute("UPDATE bulk_rows SET fate = 'changed', why = 'restored' WHERE fate IS NULL", [])?;
     db.execute("UPDATE bulk_acts SET finished_at = ?1 WHERE finished_at IS NULL", [at.wall.as_millis()])?;
     let recovery = Recovery { gap, open_claims };
+    // What was open is an error now: it cannot run twice, wherever the store was moved to after the backup or before it.
+    super::moving::forget_move(db)?;
     set_json(db, "restores", &restores(db)?.with(gap))?;
     set_json(db, "recovery", &recovery)?;
     // Starts after the backup had boots of their own, and people wrote down the numbers of deliveries and tokens.

@@ -1,5 +1,7 @@
 //! The handful of values a store keeps about itself.
 
+use std::path::Path;
+
 use oncegate_core::claim::Boot;
 use oncegate_core::key::StoreSecret;
 use oncegate_core::limits;
@@ -21,9 +23,16 @@ pub(super) struct Meta {
     pub(super) recovering: bool,
 }
 
-/// Makes the secret and the default workspace at the first opening, and counts this start.
-pub(super) fn open(db: &mut Connection, fresh_secret: [u8; 32], now: Timestamp) -> Result<Meta, StoreError> {
+/// Makes the secret and the default workspace at the first opening, and counts this start. Refuses a store in `dir` that
+/// was moved elsewhere.
+pub(super) fn open(
+    db: &mut Connection,
+    dir: &Path,
+    fresh_secret: [u8; 32],
+    now: Timestamp,
+) -> Result<Meta, StoreError> {
     let tx = db.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
+    super::moving::not_moved(&tx, dir)?;
     tx.execute(
         "INSERT INTO meta (name, value) VALUES ('secret', ?1) ON CONFLICT DO NOTHING",
         params![&fresh_secret[..]],

@@ -134,7 +134,7 @@ impl SqliteStore {
         migrations::not_newer_on_disk(&path)?;
         let mut db = super::connection::connect(&path)?;
         migrations::migrate(&mut db, &dir, reading.wall)?;
-        let meta = schema_meta::open(&mut db, options.fresh_secret, reading.wall)?;
+        let meta = schema_meta::open(&mut db, dir.path(), options.fresh_secret, reading.wall)?;
         if let Some(bytes) = options.max_bytes {
             let page: i64 = db.pragma_query_value(None, "page_size", |r| r.get(0))?;
             db.pragma_update(None, "max_page_count", i64::try_from(bytes).unwrap_or(i64::MAX) / page)?;

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails; helpers are tests too")]
 
 mod conformance;
+mod moved;
 mod nodes;
 mod postgres;
 mod sqlite;

@@ -22,7 +22,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
         ],
     ),
     ("Who may call, and whose it is", &["token", "workspace", "person", "forget"]),
-    ("Keep a gate", &["serve", "check", "key", "doctor", "backup", "restore", "recovery", "upgrade"]),
+    ("Keep a gate", &["serve", "check", "key", "doctor", "backup", "restore", "recovery", "upgrade", "move"]),
     ("Begin", &["demo", "completions"]),
 ];
 

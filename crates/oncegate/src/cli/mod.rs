@@ -11,6 +11,7 @@ mod help;
 mod key;
 mod lab;
 mod logs;
+mod moving;
 mod restore;
 mod secret_text;
 mod serve;
@@ -52,6 +53,11 @@ enum Verb {
     #[command(after_help = "Example:\n  oncegate recovery end --reason 'looked through the lists'")]
     #[command(subcommand)]
     Recovery(restore::Recovery),
+    /// Move an embedded store into an empty PostgreSQL database.
+    #[command(
+        after_help = "Example:\n  oncegate move --from sqlite:oncegate-data --to file:/etc/oncegate/store"
+    )]
+    Move(moving::Args),
     /// Bring an earlier version's file to this one's form.
     #[command(after_help = "Example:\n  oncegate upgrade --check")]
     Upgrade(upgrade::Args),
@@ -101,6 +107,7 @@ async fn run(verb: Verb) -> Result<u8, Failure> {
         Verb::Backup(args) => backup::run(args).await?,
         Verb::Restore(args) => restore::run(args).await?,
         Verb::Recovery(verb) => restore::recovery(verb).await?,
+        Verb::Move(args) => moving::run(args).await?,
         Verb::Upgrade(args) => return upgrade::run(args).await,
         Verb::Doctor(args) => doctor::run(&args).await?,
         Verb::Demo(args) => demo::run(args).await?,

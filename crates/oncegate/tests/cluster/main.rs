@@ -7,10 +7,21 @@
     reason = "a test that cannot go on fails; helpers are tests too"
 )]
 
+mod api;
+mod away;
 mod cases;
+mod frozen;
 #[path = "../it/harness/mod.rs"]
 #[allow(dead_code, unused_imports, reason = "more of it is wanted where the store is a file")]
 mod harness;
+mod intake;
+mod killed;
+mod moved;
+mod processes;
+#[path = "../it/promises/mod.rs"]
+#[allow(dead_code, reason = "more of it is wanted where hours of ticks take a moment")]
+mod promises;
+mod random;
 
 /// Two nodes; callers ask them in turn.
 const STORE: harness::Store = harness::Store::Postgres { nodes: 2 };

@@ -16,12 +16,23 @@ mod forward;
 mod harness;
 mod health;
 mod intake;
+#[path = "promises/lasting.rs"]
+mod lasting;
 mod limits;
+#[path = "promises/news.rs"]
+mod news;
+#[path = "promises/one_runner.rs"]
+mod one_runner;
 mod parsers;
 mod promises;
+#[path = "promises/repeats.rs"]
+mod repeats;
+#[path = "promises/resets.rs"]
+mod resets;
 mod restore_drill;
 mod tidy;
 mod upkeep;
 
-/// The cases run on PostgreSQL, too: see the binary `cluster`.
+/// The cases, the API, and the promises that need neither a file, nor one runner alone, nor hours of ticks, run on
+/// PostgreSQL, too: see the binary `cluster`.
 const STORE: harness::Store = harness::Store::Sqlite;

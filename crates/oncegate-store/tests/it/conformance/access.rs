@@ -52,7 +52,7 @@ async fn a_token_that_is_asked_for_by_a_named_request_is_made_and_ended_once() {
 
 #[tokio::test]
 async fn a_token_is_known_by_its_hash_until_it_expires_or_is_revoked() {
-    for mut bench in benches().await {
+    for mut bench in reopened_benches().await {
         let id = bench.add_token(token(WS, 1)).await.unwrap().unwrap();
         assert_eq!(bench.add_token(token(WS, 1)).await.unwrap(), None, "it is there already");
         bench.reopen().await;
@@ -197,7 +197,7 @@ async fn the_audit_is_read_by_actor_action_subject_and_time() {
 
 #[tokio::test]
 async fn what_the_configuration_changed_is_one_row() {
-    for mut bench in benches().await {
+    for mut bench in reopened_benches().await {
         let declared = |things: &[(&str, &str)]| {
             things.iter().map(|(thing, mark)| (thing.to_string(), mark.to_string())).collect()
         };
@@ -218,7 +218,7 @@ async fn what_the_configuration_changed_is_one_row() {
 #[tokio::test]
 async fn a_deleted_workspace_opens_nothing_runs_nothing_and_goes_whole() {
     const ACME: Workspace = Workspace(2);
-    for mut bench in benches().await {
+    for mut bench in reopened_benches().await {
         bench.add_workspace(ACME).await;
         let name = workspace_name("client-2");
         bench.add_token(token(ACME, 1)).await.unwrap();

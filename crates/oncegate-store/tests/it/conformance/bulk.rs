@@ -182,7 +182,7 @@ async fn what_changed_since_the_count_is_left_alone() {
 
 #[tokio::test]
 async fn an_act_goes_on_where_a_restart_cut_it_and_touches_each_claim_once() {
-    for mut bench in benches().await {
+    for mut bench in reopened_benches().await {
         let mut ids = Vec::new();
         for n in 0..10 {
             let held = bench.ask(caller(&format!("k{n}")).of("many")).await;
@@ -208,7 +208,7 @@ async fn an_act_goes_on_where_a_restart_cut_it_and_touches_each_claim_once() {
 
 #[tokio::test]
 async fn c95_an_undo_keeps_what_people_fixed_since_and_a_second_changes_nothing() {
-    for mut bench in benches().await {
+    for mut bench in reopened_benches().await {
         let mut ids = Vec::new();
         for n in 1..=5 {
             let held = bench.ask(caller(&format!("c{n}")).of("many")).await;

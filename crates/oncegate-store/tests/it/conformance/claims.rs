@@ -292,7 +292,7 @@ async fn a_key_is_found_under_every_spelling_of_its_automation_and_only_byte_for
 
 #[tokio::test]
 async fn a_closed_store_refuses_every_call_and_keeps_what_it_answered() {
-    for mut bench in benches().await {
+    for mut bench in reopened_benches().await {
         let store = Arc::clone(&bench);
         let waiting: Vec<_> = (0..200)
             .map(|n| {

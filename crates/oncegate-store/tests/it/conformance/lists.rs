@@ -112,7 +112,7 @@ impl Storm {
 #[tokio::test]
 async fn every_list_holds_exactly_the_claims_that_the_core_puts_there() {
     let seed = seed();
-    for mut bench in benches().await {
+    for mut bench in reopened_benches().await {
         let mut storm = Storm { rng: Rng(seed), ids: Vec::new(), tokens: Vec::new() };
         let mut ever = HashSet::new();
         for round in 0..8 {

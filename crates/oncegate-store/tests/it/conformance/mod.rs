@@ -54,9 +54,11 @@ pub(crate) trait Backend: Send + Sync {
 type Make = fn() -> Box<dyn Backend>;
 
 /// The backends by name.
-const BACKENDS: [(&str, Make); 2] = [
+const BACKENDS: [(&str, Make); 3] = [
     ("sqlite", || Box::new(crate::sqlite::Files::new())),
     ("postgres", || Box::new(crate::postgres::Cluster::new())),
+    // For what is opened again: then it is moved from the first to the second.
+    ("moved", || Box::new(crate::moved::Moving::new())),
 ];
 
 /// Names the one backend that is tested, while one is at work on it.
@@ -78,8 +80,17 @@ impl Deref for Bench {
 
 /// One fresh bench per backend.
 pub(crate) async fn benches() -> Vec<Bench> {
+    made(&BACKENDS[..2]).await
+}
+
+/// The same for a test that opens its store again: also one that was moved in between.
+pub(crate) async fn reopened_benches() -> Vec<Bench> {
+    made(&BACKENDS).await
+}
+
+async fn made(backends: &[(&str, Make)]) -> Vec<Bench> {
     let mut benches = Vec::new();
-    for (_, make) in BACKENDS.iter().filter(|(name, _)| ONLY.is_none_or(|only| only == *name)) {
+    for (_, make) in backends.iter().filter(|(name, _)| ONLY.is_none_or(|only| only == *name)) {
         let (backend, clock) = (make(), Arc::new(ManualClock::at(MORNING)));
         let store = backend.open(Arc::clone(&clock) as _, Arc::new(Policies)).await;
         benches.push(Bench { store: Some(store), clock, backend });

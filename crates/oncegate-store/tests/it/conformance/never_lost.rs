@@ -254,7 +254,7 @@ fn what_is_not_done_is_looked_after_and_what_is_done_stays_done() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     TestRunner::new(config)
         .run(&ops(), |ops| {
-            for mut bench in runtime.block_on(benches()) {
+            for mut bench in runtime.block_on(reopened_benches()) {
                 runtime.block_on(async {
                     let mut seen = Seen::default();
                     for op in &ops {

@@ -71,12 +71,12 @@ async fn an_automation_is_known_by_its_workspace_too() {
 
 #[tokio::test]
 async fn a_node_that_is_alone_is_the_only_one() {
-    for mut bench in benches().await {
+    for mut bench in reopened_benches().await {
         bench.hello(can(&["welcome"], &[])).await.unwrap();
         bench.reopen().await;
         let [me] = &bench.nodes().await.unwrap()[..] else { panic!("one") };
         assert!(me.is_me && me.alive && me.version == env!("CARGO_PKG_VERSION"), "{me:?}");
-        assert_eq!((me.start, me.seen_at), (2, bench.now().wall));
+        assert_eq!((me.start, me.seen_at), (bench.boot().start, bench.now().wall));
         assert_eq!(bench.elsewhere().await.unwrap(), Abilities::default());
     }
 }

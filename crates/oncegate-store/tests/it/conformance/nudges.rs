@@ -26,7 +26,7 @@ impl Bench {
 
 #[tokio::test]
 async fn a_stopped_tool_is_called_back_when_its_automation_is_resumed_and_not_before() {
-    for mut bench in benches().await {
+    for mut bench in reopened_benches().await {
         bench.pause(true).await;
         let mut call = caller("k").of("hooked").on("crm:1").with("ann");
         call.run_url = Some("https://zapier.com/runs/1".into());
@@ -104,7 +104,7 @@ async fn a_busy_record_is_waited_for_and_a_failed_run_is_called_back_when_it_is_
 /// A run that never arrived would be lost for good: nobody says that it did not happen.
 #[tokio::test]
 async fn what_is_done_at_its_claim_may_be_asked_for_again_by_its_own_run_while_the_answer_may_be_lost() {
-    for mut bench in benches().await {
+    for mut bench in reopened_benches().await {
         let call = |run: &str| caller("k").of("at_claim").under_run(run);
         let first = bench.ask(call("exec-1:0")).await;
         assert_eq!(words(&first.decision), "run first");

@@ -76,7 +76,7 @@ fn wanted(id: ClaimRef, act: Act) -> Write {
 
 #[tokio::test]
 async fn a_write_that_is_named_happens_once_and_is_answered_the_same_for_a_day() {
-    for mut bench in benches().await {
+    for mut bench in reopened_benches().await {
         let held = bench.ask(caller("k")).await;
         let refused = bench.write(wanted(held.id, reset()), Some(once("w1", 1))).await.unwrap();
         assert!(matches!(refused, Wrote::Now(Written::Act(Acted::Refused(_)), _)), "{refused:?}");

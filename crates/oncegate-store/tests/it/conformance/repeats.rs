@@ -8,7 +8,7 @@ use oncegate_core::identity::{IdentityPrint, Likeness};
 use oncegate_core::inbox::InboxList;
 use oncegate_store::api::{ClaimCall, Target, Workspace};
 
-use super::{Bench, MINUTE, SECOND, WS, automation, benches, caller, key, runner};
+use super::{Bench, MINUTE, SECOND, WS, automation, benches, caller, key, reopened_benches, runner};
 
 const WITHIN: Duration = Duration::from_secs(1800);
 
@@ -65,7 +65,7 @@ async fn a_repeat_is_one_of_its_own_automation_and_workspace_alone() {
 
 #[tokio::test]
 async fn a_repeat_survives_a_restart_and_is_no_work_for_the_runner() {
-    for mut bench in benches().await {
+    for mut bench in reopened_benches().await {
         let mut first = like("a", 1);
         first.request.start = oncegate_core::decide::Start::Queue;
         let mut second = like("b", 1);
@@ -110,7 +110,7 @@ async fn a_repeat_whose_first_one_was_forgotten_waits_all_the_same() {
 
 #[tokio::test]
 async fn what_a_record_said_about_itself_is_kept_with_its_claim() {
-    for mut bench in benches().await {
+    for mut bench in reopened_benches().await {
         let of = |text: &str, n: u8| {
             let mut call = caller(text);
             call.request.identity = Some(IdentityPrint([[0; 8], [n; 8]].concat().try_into().unwrap()));

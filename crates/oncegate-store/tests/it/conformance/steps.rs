@@ -179,7 +179,7 @@ async fn steps_tell_which_reset_they_belong_to() {
 
 #[tokio::test]
 async fn three_restarts_without_a_finished_step_need_a_person_and_a_finished_step_starts_the_count_anew() {
-    for mut bench in benches().await {
+    for mut bench in reopened_benches().await {
         let id = bench.ask(caller("k").queued()).await.id;
         assert_eq!(bench.answer(runner(id, bench.boot())).await, "run first");
         for restart in 0..2 {

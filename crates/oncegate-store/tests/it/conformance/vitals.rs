@@ -60,7 +60,7 @@ async fn the_vitals_add_up_what_the_lists_of_all_workspaces_hold() {
 
 #[tokio::test]
 async fn a_probe_leaves_nothing_that_anybody_sees() {
-    for mut bench in benches().await {
+    for mut bench in reopened_benches().await {
         // Once, and written back to the file: so much room one takes.
         bench.probe().await.unwrap();
         bench.reopen().await;

@@ -9,7 +9,7 @@ use oncegate_store::Store;
 use oncegate_store::api::{FinishCall, Nodes, PolicyBook};
 use oncegate_store::clock::{Clock, ManualClock};
 use oncegate_store::postgres::{Limits, Options, PgStore};
-use oncegate_testing::{Database, Postgres};
+use oncegate_testing::{Database, Held, Postgres};
 
 use crate::conformance::nodes::can;
 use crate::conformance::{Asking, Backend, MORNING, Policies, SECOND, caller, runner, words};
@@ -45,6 +45,16 @@ impl<'s> Cluster<'s> {
         self.database.sql(sql)
     }
 
+    /// Keeps a transaction open in which this was run.
+    pub(crate) fn hold(&self, sql: &str) -> Held {
+        self.database.hold(sql)
+    }
+
+    /// How many connections wait for a lock.
+    pub(crate) fn waiting(&self) -> u32 {
+        self.database.waiting()
+    }
+
     /// A node that goes by this clock.
     pub(crate) async fn node(&self, name: &str, clock: &Arc<ManualClock>) -> PgStore {
         let clock = Arc::clone(clock) as _;
@@ -60,7 +70,8 @@ impl<'s> Cluster<'s> {
             simulated: true,
             policies: Arc::new(Policies),
             fresh_secret: [7; 32],
-            limits: Limits { connections: 4, ..Limits::default() },
+            // A machine that does much else at the time is not what is tested here.
+            limits: Limits { connections: 4, wait: 30 * SECOND, ..Limits::default() },
         }
     }
 }

@@ -9,14 +9,14 @@ use oncegate_core::policy::Jitter;
 use oncegate_core::reset::Act;
 use oncegate_core::secret::Secret;
 use oncegate_store::access::{Access, AuditFilter, Deed};
-use oncegate_store::api::{ActCall, FinishCall, StepBegin, StepEnd, StepOutcome};
+use oncegate_store::api::{ActCall, Filter, FinishCall, StepBegin, StepEnd, StepOutcome};
 use oncegate_store::notices::Notices;
 use oncegate_store::postgres::{Limits, Options, PgStore};
 use oncegate_store::{Store, StoreError};
 use oncegate_testing::Postgres;
 
 use super::Cluster;
-use crate::conformance::{Asking, WS, automation, caller, runner};
+use crate::conformance::{Asking, WS, automation, caller, runner, words};
 
 /// What opening says with another URL.
 async fn refusal(cluster: &Cluster<'_>, url: &str) -> StoreError {
@@ -141,4 +141,51 @@ async fn c103_a_null_byte_in_text_from_outside_is_no_fault_of_the_database() {
         .unwrap();
     let filter = AuditFilter { subject: Some(NULL.into()), limit: 9, ..AuditFilter::default() };
     assert_eq!(store.audit_of(WS, filter).await.unwrap().rows.len(), 1);
+}
+
+/// Its connections stay open, its machine takes what is sent, and nothing answers.
+#[tokio::test]
+async fn a_server_that_stands_still_keeps_nobody_waiting_for_ever_and_is_there_when_it_goes_on() {
+    let server = Postgres::own(&[]);
+    let cluster = Cluster::of(&server);
+    let second = Duration::from_secs(1);
+    let limits = Limits { statement: second, wait: second, ..Limits::default() };
+    let store = PgStore::open(&Options { limits, ..cluster.options("a") }).await.unwrap();
+    let held = store.claim(caller("held")).await.unwrap().unwrap();
+    let fence = held.view.unwrap().claim.fence();
+    let done = FinishCall {
+        id: held.id,
+        fence,
+        call: Call::Done,
+        jitter: Jitter::NONE,
+        result: None,
+        actor: "token:crm".into(),
+    };
+    server.pause();
+    let asked = async {
+        tokio::join!(
+            async { store.claim(caller("new")).await.err() },
+            async { store.finish(done.clone()).await.err() },
+            async { store.show(held.id).await.err() },
+            async { store.counts(WS, None).await.err() },
+            async { store.list(WS, Filter::default()).await.err() },
+            async { store.probe().await.err() },
+            async { store.tick().await.err() },
+        )
+    };
+    let told = tokio::time::timeout(20 * second, asked).await.expect("an answer to each");
+    for error in [told.0, told.1, told.2, told.3, told.4, told.5, told.6] {
+        let away = matches!(error, Some(StoreError::Away(_) | StoreError::Unsure(_) | StoreError::Busy));
+        assert!(away, "{error:?}");
+    }
+    server.resume();
+    let mut tries = 0;
+    while let Err(error) = store.probe().await {
+        tries += 1;
+        assert!(tries < 30, "{error}");
+    }
+    // Whether it was written or not: it is done once, and the new one is given at most once.
+    assert_eq!(store.finish(done).await.unwrap().unwrap().1.claim.fence(), fence);
+    let decided = words(&store.claim(caller("new")).await.unwrap().unwrap().decision);
+    assert!(["run first", "stop in_progress"].contains(&decided.as_str()), "{decided}");
 }

@@ -379,6 +379,12 @@ impl Dice {
         Self(seed)
     }
 
+    /// Dice of their own for one who rolls at the same time.
+    #[allow(dead_code, reason = "wanted where many roll")]
+    pub(crate) fn split(&mut self) -> Self {
+        Self(self.below(u64::MAX))
+    }
+
     /// 0 up to, not including, `n`.
     pub(crate) fn below(&mut self, n: u64) -> u64 {
         // SplitMix64.

@@ -3,7 +3,7 @@
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::harness::{Receiver, Reply, Setup, Signed, WELCOME, eventually, mins, send};
+use crate::harness::{Receiver, Reply, Setup, Signed, Store, WELCOME, eventually, mins, send};
 
 #[tokio::test]
 async fn an_unknown_source_is_404_and_says_where_sources_are_declared() {
@@ -107,7 +107,9 @@ async fn credentials_beside_a_request_are_not_stored_and_signatures_are_not_show
     let row = gate.api.rejected().await.remove(0);
     let shown = gate.api.get(&format!("/v1/rejected/{}", row["id"])).await.ok().to_string();
     assert!(!shown.contains("s3cret"), "{shown}");
-    gate.api.another();
+    if crate::STORE != Store::Sqlite {
+        return;
+    }
     let db = rusqlite::Connection::open(gate.database()).unwrap();
     let headers: String = db.query_row("SELECT headers FROM deliveries", [], |r| r.get(0)).unwrap();
     assert!(!headers.contains("s3cret") && headers.contains("x-signature"), "{headers}");

@@ -1,9 +1,18 @@
 //! Work that lasts: longer than its TTL, over restarts, over pauses.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::{deferred, in_state, started, step, until_due, yaml};
-use crate::harness::{Hold, Receiver, Reply, Setup, at, eventually, mins, secs};
+use crate::harness::{Gate, Hold, Receiver, Reply, Setup, at, eventually, mins, secs};
+use crate::promises::{in_state, started, step, until_due, yaml};
+
+/// Waits until `o_1` waits for as long as its target asked for.
+async fn deferred(gate: &Gate) -> Value {
+    eventually("it waits", async || {
+        let claim = gate.api.find("welcome", "o_1").await?;
+        (claim["processing_state"] == "processing" && claim["due_at"].is_string()).then_some(claim)
+    })
+    .await
+}
 
 #[tokio::test]
 async fn a_step_that_lasts_longer_than_the_ttl_is_kept_alive_by_the_runner() {

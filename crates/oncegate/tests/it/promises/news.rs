@@ -2,8 +2,8 @@
 
 use serde_json::json;
 
-use super::{in_state, started, step, yaml};
 use crate::harness::{Gate, Hold, Receiver, Reply, Setup, WELCOME, eventually};
+use crate::promises::{in_state, order, started, step, yaml};
 
 /// Takes a while, so that the tries of a moment are not over before the test has made room.
 const A_WHILE: &str =
@@ -58,7 +58,7 @@ async fn an_answer_for_which_the_store_has_no_room_is_written_down_once_it_has()
     let large = Reply::Status(200, vec![], "x".repeat(200_000));
     receiver.script("/send", [Reply::Held(hold.clone(), Box::new(large))]);
     let gate = Setup::new(&WELCOME.replace("by_key", "never"), &receiver).max_bytes(1_500_000).start().await;
-    super::order(&gate, "o_1").await;
+    order(&gate, "o_1").await;
     receiver.got("/send", 1).await;
     let mut room = 0;
     while {

@@ -2,8 +2,8 @@
 
 use serde_json::json;
 
-use super::{counts, in_state, reset_and_run, started, step, until_due, yaml};
 use crate::harness::{Receiver, Reply, hours, mins};
+use crate::promises::{counts, in_state, reset_and_run, started, step, until_due, yaml};
 
 #[tokio::test]
 async fn an_unknown_outcome_is_sent_again_only_while_the_receiver_knows_its_key() {

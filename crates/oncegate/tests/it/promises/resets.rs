@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use serde_json::json;
 
-use super::{counts, id, in_state, order, reset_and_run, started, step, until_due, yaml};
 use crate::harness::{Receiver, Reply, hours, mins};
+use crate::promises::{counts, id, in_state, order, reset_and_run, started, step, until_due, yaml};
 
 #[tokio::test]
 async fn a_verified_reset_sends_every_step_again_under_keys_that_receivers_do_not_know() {
