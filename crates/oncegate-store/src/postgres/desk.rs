@@ -18,11 +18,12 @@ use oncegate_core::key::{AutomationName, ClaimId, ClaimRef, IdempotencyKey, Work
 use oncegate_core::limits;
 use oncegate_core::policy::Policy;
 use oncegate_core::time::{LeaseInstant, Now, Timestamp, millis};
-use tokio::sync::{Mutex, mpsc, oneshot};
+use tokio::sync::oneshot;
 
 use super::clock::Anchor;
-use super::desk_sql::{self, Item};
+use super::desk_sql::{self, Item, Shape};
 use super::error::Fault;
+use super::queues::{Queues, Seat};
 use super::row::Columns;
 use super::store::Shared;
 use crate::StoreError;
@@ -30,16 +31,6 @@ use crate::api::{ClaimCall, ClaimView, Claimed, Target};
 use crate::observer;
 use crate::transition::claim::{self, Keep, Loaded, Pruned, Writes};
 use crate::transition::{Line, Rules};
-
-/// Statements under way at the same time: one is written while the other waits for the disk. What comes meanwhile is
-/// gathered for the next.
-const DESKS: usize = 2;
-/// Most claims in one statement: bounds how long the first of them waits for the last.
-const GROUP_MAX: usize = 256;
-/// Most bytes of payloads in one statement; a larger payload goes alone.
-const GROUP_BYTES_MAX: usize = 1 << 20;
-/// Most calls waiting; beyond it callers are told to come back (503).
-const QUEUE_MAX: usize = 8_192;
 
 /// What came of a call.
 enum Fate {
@@ -51,7 +42,8 @@ enum Fate {
     Failed(StoreError),
 }
 
-struct Waiting {
+/// A call that waits for its statement.
+pub(super) struct Waiting {
     call: Arc<ClaimCall>,
     place: Place,
     reply: oneshot::Sender<Fate>,
@@ -66,9 +58,20 @@ struct Place {
     id: ClaimId,
 }
 
+impl Waiting {
+    pub(super) fn workspace(&self) -> Workspace {
+        self.place.workspace
+    }
+
+    /// Bytes of payload.
+    pub(super) fn size(&self) -> usize {
+        self.call.payload.as_ref().map_or(0, |payload| payload.body.len() + payload.json.len())
+    }
+}
+
 /// Takes new claims.
 pub(super) struct Desk {
-    queue: mpsc::Sender<Waiting>,
+    queues: Arc<Queues>,
     /// Numbers of automations, as this node last saw them; the statement checks that the name is still the same.
     numbers: RwLock<HashMap<(Workspace, AutomationName), i64>>,
     /// The database does not take the statement (a distributed one may not).
@@ -76,45 +79,23 @@ pub(super) struct Desk {
 }
 
 impl Desk {
-    /// Opens the desks; they close when this is dropped.
-    pub(super) fn open(shared: &Arc<Shared>) -> Self {
-        let (queue, calls) = mpsc::channel::<Waiting>(QUEUE_MAX);
-        let (calls, refused) = (Arc::new(Mutex::new(calls)), Arc::new(AtomicBool::new(false)));
-        for _ in 0..DESKS {
-            let (calls, shared, refused) = (Arc::clone(&calls), Arc::downgrade(shared), Arc::clone(&refused));
-            tokio::spawn(async move {
-                loop {
-                    // Whoever has the lock gathers; the others are with the database.
-                    let mut calls = calls.lock().await;
-                    let Some(first) = calls.recv().await else { return };
-                    let mut group = vec![first];
-                    let mut bytes = size(&group[0].call);
-                    while group.len() < GROUP_MAX && bytes < GROUP_BYTES_MAX {
-                        let Ok(next) = calls.try_recv() else { break };
-                        bytes += size(&next.call);
-                        group.push(next);
-                    }
-                    drop(calls);
-                    let Some(shared) = shared.upgrade() else { return };
-                    serve(&shared, group, &refused).await;
-                }
-            });
-        }
-        Self { queue, numbers: RwLock::default(), refused }
+    /// Opens the desk; it may use half of so many connections.
+    pub(super) fn open(connections: usize) -> Self {
+        let queues = Arc::new(Queues::new((connections / 2).max(1)));
+        Self { queues, numbers: RwLock::default(), refused: Arc::default() }
     }
 
     /// Tries to take a new claim in one round trip. `None`: it has to be looked at.
     pub(super) async fn claim(
         &self,
-        shared: &Shared,
+        shared: &Arc<Shared>,
         call: &Arc<ClaimCall>,
     ) -> Result<Option<Claimed>, StoreError> {
         let Some(place) = self.place(shared, call) else { return Ok(None) };
         let (reply, fate) = oneshot::channel();
-        self.queue.try_send(Waiting { call: Arc::clone(call), place, reply }).map_err(|e| match e {
-            mpsc::error::TrySendError::Full(_) => StoreError::Busy,
-            mpsc::error::TrySendError::Closed(_) => StoreError::Closed,
-        })?;
+        if let Some(seat) = self.queues.join(Waiting { call: Arc::clone(call), place, reply })? {
+            tokio::spawn(sit(seat, Arc::clone(shared), Arc::clone(&self.refused)));
+        }
         match fate.await {
             Ok(Fate::Made(claimed)) => Ok(Some(*claimed)),
             Ok(Fate::Look) => Ok(None),
@@ -163,10 +144,6 @@ impl Desk {
     }
 }
 
-fn size(call: &ClaimCall) -> usize {
-    call.payload.as_ref().map_or(0, |payload| payload.body.len() + payload.json.len())
-}
-
 /// Decides as if nothing stood in the way; `None` if that is not a plain first run.
 fn first<'c>(
     shared: &Shared,
@@ -209,12 +186,9 @@ fn at(anchor: Anchor, wall: i64) -> Now {
     Now { wall: Timestamp::from_millis(wall), lease: LeaseInstant(anchor.lease + wall - anchor.wall) }
 }
 
-async fn serve(shared: &Shared, group: Vec<Waiting>, refused: &AtomicBool) {
-    let mut workspaces: HashMap<Workspace, Vec<Waiting>> = HashMap::new();
-    for waiting in group {
-        workspaces.entry(waiting.place.workspace).or_default().push(waiting);
-    }
-    for (workspace, mut group) in workspaces {
+/// Serves a workspace's queue until others do, or nobody waits.
+async fn sit(mut seat: Seat, shared: Arc<Shared>, refused: Arc<AtomicBool>) {
+    while let Some((mut group, place)) = seat.next().await {
         // Whoever has gone claims nothing.
         group.retain(|one| !one.reply.is_closed());
         // In one order on every node: two that meet in the same keys wait for each other, and not in a circle.
@@ -227,7 +201,8 @@ async fn serve(shared: &Shared, group: Vec<Waiting>, refused: &AtomicBool) {
                 false => of_its_key.push(one),
             }
         }
-        together(shared, workspace, of_its_key, refused).await;
+        together(&shared, seat.workspace(), of_its_key, &refused).await;
+        drop(place);
     }
 }
 
@@ -236,7 +211,7 @@ fn answer(one: Waiting, fate: Fate) {
     let _ = one.reply.send(fate);
 }
 
-/// One statement for the claims of one workspace, each of another key.
+/// One statement for the claims of one workspace, each of another key; several where they differ in more than that.
 async fn together(shared: &Shared, workspace: Workspace, group: Vec<Waiting>, refused: &AtomicBool) {
     let anchor = shared.cluster.anchored();
     let now = at(anchor, anchor.wall);
@@ -248,69 +223,68 @@ async fn together(shared: &Shared, workspace: Workspace, group: Vec<Waiting>, re
             item(shared, one, &writes, &policy)
         })
         .collect();
-    let began = shared.clock.read().monotonic;
-    let db = match items.is_empty() {
-        true => None,
-        false => match shared.reader().await {
-            Ok(db) => Some(db),
-            Err(fault) => {
-                let error = shared.failed(fault);
-                drop(items);
-                return group.into_iter().for_each(|one| answer(one, Fate::Failed(error.clone())));
+    let mut shapes: Vec<(Shape, Vec<&Item<'_>>)> = Vec::with_capacity(1);
+    for item in &items {
+        let shape = item.shape();
+        match shapes.iter_mut().find(|(of, _)| *of == shape) {
+            Some((_, alike)) => alike.push(item),
+            None => shapes.push((shape, vec![item])),
+        }
+    }
+    // What is in none of these has to be looked at.
+    let mut made: HashMap<ClaimId, (i64, i64)> = HashMap::with_capacity(items.len());
+    let mut failed: HashMap<ClaimId, StoreError> = HashMap::new();
+    for (shape, alike) in shapes {
+        let began = shared.clock.read().monotonic;
+        let fault = match shared.reader().await {
+            Ok(db) => {
+                match desk_sql::insert(&db, workspace, shape, &alike, anchor, shared.simulated_wall()).await {
+                    Ok(rows) => {
+                        let took = shared.clock.read().monotonic.saturating_sub(began);
+                        made.extend(rows.into_iter().map(|(id, position, wall)| (id, (position, wall))));
+                        shared.observer.committed(alike.len(), took);
+                        continue;
+                    }
+                    Err(fault) => {
+                        refusal(&fault, refused);
+                        after(fault)
+                    }
+                }
             }
-        },
-    };
-    let made = match &db {
-        None => Ok(Vec::new()),
-        Some(db) => desk_sql::insert(db, workspace, &items, anchor, shared.simulated_wall()).await,
-    };
-    let calls = items.len();
+            Err(fault) => Some(shared.failed(fault)),
+        };
+        if let Some(error) = fault {
+            failed.extend(alike.iter().map(|item| (ClaimId(item.claim_id), error.clone())));
+        }
+    }
     drop(items);
-    match made {
-        Ok(made) => {
-            let took = shared.clock.read().monotonic.saturating_sub(began);
-            let mut made: HashMap<ClaimId, (i64, i64)> =
-                made.into_iter().map(|(id, position, wall)| (id, (position, wall))).collect();
-            for one in group {
-                let Some((position, wall)) = made.remove(&one.place.id) else {
-                    answer(one, Fate::Look);
-                    continue;
-                };
-                let now = at(anchor, wall);
-                shared.heard(now);
-                let fate = match tell(shared, &one, position, now) {
-                    Some(claimed) => {
-                        if let Some(counts) = observer::decided(&one.call, &claimed.decision, true) {
-                            shared.observer.happened(counts);
-                        }
-                        Fate::Made(Box::new(claimed))
-                    }
-                    // Cannot be: the same call was decided so a moment ago. Whoever asks again is told the truth.
-                    None => Fate::Failed(StoreError::Inconsistent("a claim was decided in two ways".into())),
-                };
-                answer(one, fate);
-            }
-            shared.observer.committed(calls, took);
-        }
-        Err(fault) => {
-            if is_refusal(&fault) && !refused.swap(true, Ordering::Relaxed) {
-                tracing::warn!(
-                    "this database takes no claims together; each is a transaction of its own from now on"
-                );
-            }
-            for one in group {
-                let fate = match &fault {
-                    // The statement was sent, and nobody said what came of it.
-                    Fault::Failed(StoreError::Away(why)) => Fate::Failed(StoreError::Unsure(why.clone())),
-                    Fault::Failed(error @ (StoreError::Busy | StoreError::Closed | StoreError::Full(_))) => {
-                        Fate::Failed(error.clone())
-                    }
-                    // Nothing of it was written: one of them alone may be the reason.
-                    Fault::Failed(_) | Fault::Again(_) => Fate::Look,
-                };
-                answer(one, fate);
-            }
-        }
+    for one in group {
+        let fate = match (made.remove(&one.place.id), failed.remove(&one.place.id)) {
+            (Some((position, wall)), _) => told(shared, &one, position, at(anchor, wall)),
+            (None, Some(error)) => Fate::Failed(error),
+            (None, None) => Fate::Look,
+        };
+        answer(one, fate);
+    }
+}
+
+/// What the callers of a statement that failed are told; `None`: nothing of it was written, and one of them alone may
+/// be the reason, so each is looked at.
+fn after(fault: Fault) -> Option<StoreError> {
+    match fault {
+        // The statement was sent, and nobody said what came of it.
+        Fault::Failed(StoreError::Away(why)) => Some(StoreError::Unsure(why)),
+        Fault::Failed(error @ (StoreError::Busy | StoreError::Closed | StoreError::Full(_))) => Some(error),
+        Fault::Failed(_) | Fault::Again(_) => None,
+    }
+}
+
+/// Remembers that this database does not take the statement.
+fn refusal(fault: &Fault, refused: &AtomicBool) {
+    if is_refusal(fault) && !refused.swap(true, Ordering::Relaxed) {
+        tracing::warn!(
+            "this database takes no claims together; each is a transaction of its own from now on"
+        );
     }
 }
 
@@ -350,6 +324,19 @@ fn item<'w>(shared: &Shared, one: &'w Waiting, writes: &Writes<'_>, policy: &Pol
         loop_within: millis(policy.loop_limit.within),
         columns: desk_sql::plain(columns)?,
     })
+}
+
+/// It was written; what it is told, and counted.
+fn told(shared: &Shared, one: &Waiting, position: i64, now: Now) -> Fate {
+    shared.heard(now);
+    let Some(claimed) = tell(shared, one, position, now) else {
+        // Cannot be: the same call was decided so a moment ago. Whoever asks again is told the truth.
+        return Fate::Failed(StoreError::Inconsistent("a claim was decided in two ways".into()));
+    };
+    if let Some(counts) = observer::decided(&one.call, &claimed.decision, true) {
+        shared.observer.happened(counts);
+    }
+    Fate::Made(Box::new(claimed))
 }
 
 /// The answer, from the same decision at the moment that the database wrote it.

@@ -35,6 +35,7 @@ mod people;
 mod person;
 mod pool;
 mod queries;
+mod queues;
 mod recovery;
 mod repeats;
 mod requests;

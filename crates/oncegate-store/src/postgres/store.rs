@@ -82,7 +82,7 @@ impl PgStore {
             pool,
         };
         let shared = Arc::new(shared);
-        let store = Self { desk: Desk::open(&shared), shared };
+        let store = Self { desk: Desk::open(options.limits.connections), shared };
         store.tick().await?;
         Ok(store)
     }

@@ -21,6 +21,7 @@ mod people;
 mod reach;
 mod recovery;
 mod schema;
+mod together;
 
 /// A database for one cluster, for the conformance suite.
 pub(crate) struct Cluster<'s> {
