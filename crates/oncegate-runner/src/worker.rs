@@ -323,8 +323,8 @@ impl Worker {
         });
         let Some((call, asked)) = began.await? else { return Ok(Next::Leave) };
         failpoint::hit(failpoint::SENDING);
-        // It was ours when it was written down. Whoever stood still since, for as long as another may wait, must not send
-        // what the other may have sent by now. The wall clock counts where the machine itself was suspended.
+        // It was ours when it was written down. Whoever stood still since, for as long as another may wait, must not
+        // send what the other may have sent by now. The wall clock counts where the machine itself was suspended.
         let now = self.gate.clock().read();
         let stood = now.monotonic.saturating_sub(asked.monotonic).max(now.wall.since(asked.wall));
         if stood >= attempt.ttl / 3 {

@@ -2,7 +2,7 @@
 //!
 //! In a release build they are nothing. In a debug build `ONCEGATE_FAILPOINT=name@n` sends this process SIGKILL
 //! when it reaches the named place for the n-th time, as a power cut or an out-of-memory kill would;
-//! `ONCEGATE_FAILPOINT=name@n:stop` sends it SIGSTOP, as a machine that is suspended would, until somebody sends SIGCONT.
+//! `ONCEGATE_FAILPOINT=name@n:stop` sends it SIGSTOP, as if its machine was suspended, until somebody sends SIGCONT.
 
 /// Every place, in the order in which one webhook passes them.
 pub const PLACES: [&str; 12] = [

@@ -2,8 +2,9 @@
 //! both run.
 //!
 //! The directory is locked, and the database is marked before its first row: until the move is over no node starts on
-//! it. Rows are copied some thousand at a time, one table and one workspace after the other, then read back and compared
-//! with what was read. Only then is the directory marked as moved, and after that the mark of the database is taken away.
+//! it. Rows are copied some thousand at a time, one table and one workspace after the other, then read back and
+//! compared with what was read. Only then is the directory marked as moved, and after that the database's mark is taken
+//! away.
 //! So whoever is interrupted, at any point, is left with at most one store that starts, and calls the same again.
 
 use oncegate_core::time::Timestamp;
@@ -53,8 +54,8 @@ pub(crate) struct Column {
     pub(crate) is_numbered: bool,
 }
 
-/// How many rows, and what they hold: the sum, over all rows, of the first half of the SHA-256 of each. The order of the
-/// rows does not matter, and a row that is missing, doubled or different is seen.
+/// How many rows, and what they hold: the sum, over all rows, of the first half of the SHA-256 of each. The order of
+/// the rows does not matter, and a row that is missing, doubled or different is seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
     rows: u64,
@@ -149,8 +150,8 @@ pub struct Moved {
 /// interrupted begins anew: call it again.
 ///
 /// # Errors
-/// The directory is in use or was moved elsewhere; the database is not empty; either fails; or what was read back is not
-/// what was sent.
+/// The directory is in use or was moved elsewhere; the database is not empty; either fails; or what was read back is
+/// not what was sent.
 pub async fn move_store(
     from: &std::path::Path,
     to: &Options,

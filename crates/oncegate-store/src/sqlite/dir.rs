@@ -18,8 +18,8 @@ pub(super) struct DataDir {
 /// The database's file in a data directory.
 pub(super) const DATABASE: &str = "oncegate.db";
 
-/// How often the lock is looked at, and how long between: a second in all. The process before may be about to end, and a
-/// child that was just begun holds its parent's locks until it becomes a program of its own.
+/// How often the lock is looked at, and how long between: a second in all. The process before may be about to end, and
+/// a child that was just begun holds its parent's locks until it becomes a program of its own.
 const LOOKS: (u32, std::time::Duration) = (50, std::time::Duration::from_millis(20));
 
 impl DataDir {

@@ -104,7 +104,7 @@ pub(super) fn begin(db: &Connection, now: Timestamp, backup: &str) -> Result<Rec
     db.execute("UPDATE bulk_rows SET fate = 'changed', why = 'restored' WHERE fate IS NULL", [])?;
     db.execute("UPDATE bulk_acts SET finished_at = ?1 WHERE finished_at IS NULL", [at.wall.as_millis()])?;
     let recovery = Recovery { gap, open_claims };
-    // What was open is an error now: it cannot run twice, wherever the store was moved to after the backup or before it.
+    // What was open is an error now: it cannot run twice, wherever the store was moved to.
     super::moving::forget_move(db)?;
     set_json(db, "restores", &restores(db)?.with(gap))?;
     set_json(db, "recovery", &recovery)?;

@@ -23,8 +23,8 @@ pub(super) struct Meta {
     pub(super) recovering: bool,
 }
 
-/// Makes the secret and the default workspace at the first opening, and counts this start. Refuses a store in `dir` that
-/// was moved elsewhere.
+/// Makes the secret and the default workspace at the first opening, and counts this start. Refuses a store in `dir`
+/// that was moved elsewhere.
 pub(super) fn open(
     db: &mut Connection,
     dir: &Path,
