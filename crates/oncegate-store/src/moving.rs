@@ -100,6 +100,8 @@ impl Tally {
 /// What a database that is being moved into says of it, and what a directory says that was moved.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Mark {
+    /// Tells moves apart: a directory that was moved belongs to the one database whose mark has the same.
+    pub(crate) id: String,
     /// Tells stores apart: the first half of the SHA-256 of the secret, in hexadecimal.
     pub(crate) store: String,
     pub(crate) at: Timestamp,
@@ -161,17 +163,19 @@ pub async fn move_store(
     let mut leaving = Leaving::open(from, now)?;
     let carried = leaving.carried()?;
     let mut arriving = Arriving::connect(to).await?;
-    let mark = Mark { store: carried.store(), at: now, other: from.display().to_string() };
+    let mut id = data_encoding::HEXLOWER.encode(to.fresh_secret.get(..16).unwrap_or_default());
     if let Some(earlier) = leaving.moved()? {
-        let here = arriving.mark().await?.is_some_and(|there| there.store == mark.store);
-        if arriving.holds(&carried).await? {
+        if arriving.arrived().await?.is_some_and(|arrived| arrived.id == earlier.id) {
             let to = arriving.name().to_owned();
             return Ok(Moved { tables: Vec::new(), replaced: 0, to });
         }
-        if !here {
+        // The same store may have been on its way into other databases, which were given up.
+        if arriving.mark().await?.is_none_or(|there| there.id != earlier.id) {
             return Err(leaving.refusal(&earlier));
         }
+        id = earlier.id;
     }
+    let mark = Mark { id, store: carried.store(), at: now, other: from.display().to_string() };
     arriving.begin(&mark).await?;
     let mut moved = Moved { tables: Vec::new(), replaced: 0, to: arriving.name().to_owned() };
     let workspaces = leaving.workspaces()?;
@@ -192,6 +196,14 @@ pub async fn move_store(
             sent.join(tally);
         }
         let (left, total) = (leaving.left_over(table)?, arriving.count(table).await?);
+        if let Some(rows) = leaving.count(table)?
+            && rows != sent.rows + left
+        {
+            return Err(StoreError::Inconsistent(format!(
+                "{} of {rows} rows of `{table}` were found by what they belong to; nothing was moved",
+                sent.rows + left
+            )));
+        }
         if left > 0 {
             tracing::warn!(table, left, "rows that belong to nothing any more were left behind");
         }
@@ -211,6 +223,7 @@ pub async fn move_store(
     }
     moved.replaced = leaving.replaced();
     let there = Mark { other: moved.to.clone(), ..mark.clone() };
+    arriving.is_ours().await?;
     // From here on the directory does not start any more, and the database not yet.
     leaving.mark_moved(&there)?;
     arriving.finish(&mark, &carried, &detail(&moved)).await?;
@@ -227,12 +240,12 @@ pub async fn take_back(from: &std::path::Path, to: &Options) -> Result<(), Store
     let leaving = Leaving::open(from, now)?;
     let carried = leaving.carried()?;
     let mut arriving = Arriving::connect(to).await?;
-    if leaving.moved()?.is_none() {
+    let Some(moved) = leaving.moved()? else {
         return Err(StoreError::Refused(format!("{} was not moved; nothing was changed", from.display())));
-    }
-    let mark = Mark { store: carried.store(), at: now, other: from.display().to_string() };
+    };
+    let mark = Mark { id: moved.id, store: carried.store(), at: now, other: from.display().to_string() };
     // The database first: it never happens that both start.
-    arriving.shut(&mark, &carried).await?;
+    arriving.shut(&mark).await?;
     leaving.unmark()
 }
 

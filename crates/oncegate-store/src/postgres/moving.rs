@@ -8,6 +8,7 @@ use tokio_postgres::binary_copy::BinaryCopyInWriter;
 use tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
 
 use super::clock::WALL_SQL;
+use super::context::TRIES;
 use super::error::{Fault, unreadable};
 use super::migrations::{self, fatal};
 use super::options::{Limits, Options, Target};
@@ -18,8 +19,9 @@ use crate::moving::{Carried, Cell, Cells, Column, Kind, Mark, Tally};
 
 /// Tables that are not copied row by row: what they hold is made anew, or of no use here.
 const OF_THE_CLUSTER: [&str; 3] = ["meta", "clock", "nodes"];
-/// The mark's name in `meta`.
+/// The mark's name in `meta`, and its name once the move is over.
 const MOVING: &str = "moving";
+const MOVED_FROM: &str = "moved_from";
 /// Rows that are read back at a time.
 const READ_BACK: i32 = 4_096;
 /// Reading a large table back is one statement.
@@ -30,6 +32,8 @@ pub(crate) struct Arriving {
     client: Object,
     name: String,
     simulated: Option<i64>,
+    /// The mark as it was written: somebody else's may come in its place.
+    own: String,
 }
 
 impl Arriving {
@@ -42,7 +46,7 @@ impl Arriving {
         migrations::migrate(&pool).await?;
         let client = pool.get().await.map_err(|error| fatal(error.into()))?;
         let simulated = options.simulated.then(|| options.clock.read().wall.as_millis());
-        Ok(Self { client, name, simulated })
+        Ok(Self { client, name, simulated, own: String::new() })
     }
 
     /// The database, without its user and password.
@@ -56,18 +60,35 @@ impl Arriving {
         text.map(|text| serde_json::from_str(&text)).transpose().map_err(|e| fatal(unreadable(e)))
     }
 
-    /// Whether the store is here, whole.
-    pub(crate) async fn holds(&self, carried: &Carried) -> Result<bool, StoreError> {
-        let secret = value(&self.client, "secret").await.map_err(fatal)?;
-        Ok(secret.as_deref() == Some(&hex(carried)) && self.mark().await?.is_none())
+    /// The mark of the move that made the store that is here.
+    pub(crate) async fn arrived(&self) -> Result<Option<Mark>, StoreError> {
+        let text = value(&self.client, MOVED_FROM).await.map_err(fatal)?;
+        text.map(|text| serde_json::from_str(&text)).transpose().map_err(|e| fatal(unreadable(e)))
+    }
+
+    /// Another move, of a copy of the same directory, may have begun in the same database.
+    ///
+    /// # Errors
+    /// It has.
+    pub(crate) async fn is_ours(&self) -> Result<(), StoreError> {
+        let mark = self::mark(&self.client).await.map_err(fatal)?;
+        if mark.as_ref() == Some(&self.own) { Ok(()) } else { Err(self.taken()) }
+    }
+
+    fn taken(&self) -> StoreError {
+        StoreError::Refused(format!(
+            "another `oncegate move` has begun in {} meanwhile; this one stops, and its directory is as it was",
+            self.name
+        ))
     }
 
     /// Marks an empty database; in one that this store was being moved into already, what arrived is cleared away.
     pub(crate) async fn begin(&mut self, mark: &Mark) -> Result<(), StoreError> {
         let name = self.name.clone();
+        let text = serde_json::to_string(mark).map_err(|e| fatal(unreadable(e)))?;
+        self.own = text.clone();
         let begun = async {
             let tx = alone(&mut self.client).await?;
-            let text = serde_json::to_string(mark).map_err(unreadable)?;
             match self::mark(&tx).await? {
                 None => {
                     let used = "SELECT EXISTS (SELECT 1 FROM meta WHERE name = 'secret') \
@@ -95,6 +116,8 @@ impl Arriving {
                     tx.batch_execute(&format!("TRUNCATE {}", tables.join(", "))).await?;
                 }
             }
+            // Also what a recovery left here, or an earlier move.
+            tx.execute("DELETE FROM meta WHERE name <> 'schema'", &[]).await?;
             set(&tx, MOVING, &text).await?;
             Ok::<_, Fault>(tx.commit().await?)
         };
@@ -121,6 +144,10 @@ impl Arriving {
         let types: Vec<Type> = columns.iter().map(|column| type_of(column.kind)).collect();
         let copied = async {
             let tx = self.client.transaction().await?;
+            let ours = "SELECT 1 FROM meta WHERE name = $1 AND value = $2 FOR SHARE";
+            if tx.query_opt(ours, &[&MOVING, &self.own]).await?.is_none() {
+                return Ok::<_, Fault>(false);
+            }
             let sink = tx.copy_in(&sql).await?;
             let mut writer = std::pin::pin!(BinaryCopyInWriter::new(sink, &types));
             for row in rows {
@@ -128,14 +155,16 @@ impl Arriving {
                 writer.as_mut().write(&row).await?;
             }
             writer.finish().await?;
-            Ok::<_, Fault>(tx.commit().await?)
+            tx.commit().await?;
+            Ok(true)
         };
-        copied.await.map_err(|fault| match fatal(fault) {
+        let ours = copied.await.map_err(|fault| match fatal(fault) {
             StoreError::Inconsistent(why) | StoreError::Database(why) => {
                 StoreError::Inconsistent(format!("a row of `{table}` does not fit into the database: {why}"))
             }
             other => other,
-        })
+        })?;
+        if ours { Ok(()) } else { Err(self.taken()) }
     }
 
     /// Reads a workspace's rows of a table back.
@@ -191,50 +220,71 @@ impl Arriving {
         carried: &Carried,
         detail: &str,
     ) -> Result<(), StoreError> {
-        let simulated = self.simulated;
-        let finished = async {
-            let tx = alone(&mut self.client).await?;
-            let now = time(&tx, simulated).await?;
-            let values = [
-                ("secret", Some(hex(carried))),
-                ("restores", carried.restores.clone()),
-                ("recovery", carried.recovery.clone()),
-            ];
-            for (name, value) in values {
-                if let Some(value) = value {
-                    set(&tx, name, &value).await?;
-                }
+        let mut tries = 0;
+        loop {
+            match self.try_finish(mark, carried, detail).await {
+                Ok(true) => return Ok(()),
+                Ok(false) => return Err(self.taken()),
+                // A node that starts at this moment wants the same rows, and is refused after that.
+                Err(Fault::Again(_)) if tries < TRIES => tries += 1,
+                Err(fault) => return Err(fatal(fault)),
             }
-            // What passed since the last tick did not count. A clock that is behind the one that was left is one that
-            // was set back: the first tick sees it, and due times go with it.
-            tx.execute(
+        }
+    }
+
+    /// Whether the database was still ours.
+    async fn try_finish(&mut self, mark: &Mark, carried: &Carried, detail: &str) -> Result<bool, Fault> {
+        let simulated = self.simulated;
+        let own = self.own.clone();
+        let tx = alone(&mut self.client).await?;
+        let now = time(&tx, simulated).await?;
+        let values = [
+            ("secret", Some(hex(carried))),
+            ("restores", carried.restores.clone()),
+            ("recovery", carried.recovery.clone()),
+        ];
+        for (name, value) in values {
+            if let Some(value) = value {
+                set(&tx, name, &value).await?;
+            }
+        }
+        // What passed since the last tick did not count. A clock that is behind the one that was left is one that
+        // was set back: the first tick sees it, and due times go with it.
+        tx.execute(
                 "INSERT INTO clock (id, lease, wall) VALUES (1, $1, greatest($2::bigint, $3::bigint)) ON CONFLICT (id) DO UPDATE SET \
                  lease = excluded.lease, wall = excluded.wall, set_back = 0, doubtful_until = 0",
                 &[&carried.lease, &carried.wall, &now],
             )
             .await?;
-            tx.execute(
-                "INSERT INTO audit (workspace_id, at, actor, action, subject, reason, detail) \
+        tx.execute(
+            "INSERT INTO audit (workspace_id, at, actor, action, subject, reason, detail) \
                  VALUES ($1, $2, 'command line', 'move_store', $3, 'oncegate move', $4)",
-                &[&Workspace::DEFAULT.0, &now, &storable(&mark.other), &detail],
-            )
-            .await?;
-            tx.execute("DELETE FROM meta WHERE name = $1", &[&MOVING]).await?;
-            Ok::<_, Fault>(tx.commit().await?)
-        };
-        finished.await.map_err(fatal)
+            &[&Workspace::DEFAULT.0, &now, &storable(&mark.other), &detail],
+        )
+        .await?;
+        let sql = "UPDATE meta SET name = $2 WHERE name = $1 AND value = $3";
+        if tx.execute(sql, &[&MOVING, &MOVED_FROM, &own]).await? != 1 {
+            return Ok(false);
+        }
+        tx.commit().await?;
+        Ok(true)
     }
 
     /// Makes it no store again, unless a node has started on it.
-    pub(crate) async fn shut(&mut self, mark: &Mark, carried: &Carried) -> Result<(), StoreError> {
+    pub(crate) async fn shut(&mut self, mark: &Mark) -> Result<(), StoreError> {
         let name = self.name.clone();
         let shut = async {
             let tx = alone(&mut self.client).await?;
-            if self::mark(&tx).await?.is_none() {
-                if value(&tx, "secret").await? != Some(hex(carried)) {
-                    let words = format!("the store was not moved into {name}; nothing was changed");
-                    return Err(StoreError::Refused(words).into());
-                }
+            let (moving, arrived) = (self::mark(&tx).await?, value(&tx, MOVED_FROM).await?);
+            let is_over = moving.is_none();
+            let there: Option<Mark> =
+                moving.or(arrived).map(|text| serde_json::from_str(&text)).transpose().map_err(unreadable)?;
+            if there.is_none_or(|there| there.id != mark.id) {
+                let words =
+                    format!("this store was not moved into {name}, but elsewhere; nothing was changed");
+                return Err(StoreError::Refused(words).into());
+            }
+            if is_over {
                 let first: Option<String> = tx
                     .query_opt("SELECT name FROM nodes ORDER BY number LIMIT 1", &[])
                     .await?
@@ -246,7 +296,7 @@ impl Arriving {
                     ))
                     .into());
                 }
-                tx.execute("DELETE FROM meta WHERE name = 'secret'", &[]).await?;
+                tx.execute("DELETE FROM meta WHERE name <> 'schema'", &[]).await?;
             }
             set(&tx, MOVING, &serde_json::to_string(mark).map_err(unreadable)?).await?;
             Ok::<_, Fault>(tx.commit().await?)

@@ -128,6 +128,9 @@ async fn mark(
     let tx = client.transaction().await?;
     // Whoever joins the cluster waits here too.
     let clock = tx.query_one("SELECT lease, wall FROM clock WHERE id = 1 FOR UPDATE", &[]).await?;
+    if let Some(text) = super::moving::mark(&tx).await? {
+        return Err(super::moving::unfinished(&text).into());
+    }
     if value(&tx, "restoring").await?.is_some() {
         return Ok(None);
     }

@@ -213,6 +213,16 @@ impl Leaving {
         Ok(rows.unsigned_abs())
     }
 
+    /// All of its rows, where each goes once.
+    pub(crate) fn count(&self, name: &str) -> Result<Option<u64>, StoreError> {
+        let table = table(name)?;
+        if table.source != table.name || name == "pruned" {
+            return Ok(None);
+        }
+        let rows: i64 = self.db.query_row(&format!("SELECT count(*) FROM {name}"), [], |r| r.get(0))?;
+        Ok(Some(rows.unsigned_abs()))
+    }
+
     /// The highest number that a table has given out, also to rows that are gone; 0 if it does not remember.
     pub(crate) fn numbers_given(&self, name: &str) -> Result<i64, StoreError> {
         let sql = "SELECT seq FROM sqlite_sequence WHERE name = ?1";

@@ -21,7 +21,7 @@ use oncegate_store::clock::{Clock, ManualClock};
 use oncegate_store::moving::{MovedTable, move_store, take_back};
 use oncegate_store::notices::NoticeFilter;
 use oncegate_store::people::{Answering, Kept, Once, Request, Write};
-use oncegate_store::postgres::{Options, PgStore};
+use oncegate_store::postgres::{Options, PgStore, recover};
 use oncegate_store::sqlite::{self, SqliteStore};
 use oncegate_store::{Store, StoreError};
 
@@ -55,7 +55,7 @@ impl Backend for Moving {
             return Arc::new(SqliteStore::open(&data, &options).unwrap());
         }
         let cluster = self.cluster.get_or_init(Cluster::new);
-        let options = Options { clock, policies, ..cluster.options("a") };
+        let options = Options { clock, policies, fresh_secret: fresh(), ..cluster.options("a") };
         if opened == 1 {
             move_store(&data, &options, |_| {}).await.unwrap();
             // The suite counts what its own calls leave in the audit.
@@ -63,6 +63,14 @@ impl Backend for Moving {
         }
         Arc::new(PgStore::open(&options).await.unwrap())
     }
+}
+
+/// Other random bytes each time, as the program has them.
+fn fresh() -> [u8; 32] {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    let mut bytes = [0; 32];
+    bytes[..8].copy_from_slice(&NEXT.fetch_add(1, Ordering::Relaxed).to_be_bytes());
+    bytes
 }
 
 /// Rows in every table there is, and what is under way: by a caller, by the runner, by a bulk act.
@@ -216,7 +224,7 @@ async fn everything_is_moved_and_counted_and_goes_on_where_it_stood() {
     let (dir, clock) = (scratch(), Arc::new(ManualClock::at(MORNING)));
     let life = lived(dir.path(), &clock).await;
     let cluster = Cluster::new();
-    let options = Options { clock: Arc::clone(&clock) as _, ..cluster.options("a") };
+    let options = Options { clock: Arc::clone(&clock) as _, fresh_secret: fresh(), ..cluster.options("a") };
     let mut told = Vec::new();
     let moved = move_store(dir.path(), &options, |table| told.push(table.clone())).await.unwrap();
     assert_eq!(moved.tables, told);
@@ -271,7 +279,7 @@ async fn an_interrupted_move_begins_anew_and_never_do_both_start() {
     let (dir, clock) = (scratch(), Arc::new(ManualClock::at(MORNING)));
     let life = lived(dir.path(), &clock).await;
     let cluster = Arc::new(Cluster::new());
-    let options = Options { clock: Arc::clone(&clock) as _, ..cluster.options("a") };
+    let options = Options { clock: Arc::clone(&clock) as _, fresh_secret: fresh(), ..cluster.options("a") };
     for stop in ["workspaces", "claims", "declared"] {
         let (data, to) = (dir.path().to_owned(), options.clone());
         let cut = tokio::spawn(async move {
@@ -279,6 +287,8 @@ async fn an_interrupted_move_begins_anew_and_never_do_both_start() {
         });
         assert!(cut.await.unwrap_err().is_panic());
         let refused = PgStore::open(&options).await.err().unwrap().to_string();
+        assert!(refused.contains("is being moved into this database"), "{refused}");
+        let refused = recover(&options, "a dump", false).await.unwrap_err().to_string();
         assert!(refused.contains("is being moved into this database"), "{refused}");
         // The directory is the store, and lives on.
         let from = sqlite::Options { clock: Arc::clone(&clock) as _, ..crate::sqlite::options() };
@@ -337,7 +347,8 @@ async fn what_arrives_otherwise_than_it_was_sent_is_noticed() {
         let (dir, clock) = (scratch(), Arc::new(ManualClock::at(MORNING)));
         lived(dir.path(), &clock).await;
         let cluster = Cluster::new();
-        let options = Options { clock: Arc::clone(&clock) as _, ..cluster.options("a") };
+        let options =
+            Options { clock: Arc::clone(&clock) as _, fresh_secret: fresh(), ..cluster.options("a") };
         let meddle = |table: &MovedTable| {
             if table.name == "claims" {
                 cluster.sql(&format!(
@@ -359,7 +370,11 @@ async fn a_move_goes_into_nothing_that_is_used_and_out_of_nothing_that_is() {
     let (dir, clock) = (scratch(), Arc::new(ManualClock::at(MORNING)));
     lived(dir.path(), &clock).await;
     let used = Cluster::new();
-    let options = |cluster: &Cluster<'_>| Options { clock: Arc::clone(&clock) as _, ..cluster.options("a") };
+    let options = |cluster: &Cluster<'_>| Options {
+        clock: Arc::clone(&clock) as _,
+        fresh_secret: fresh(),
+        ..cluster.options("a")
+    };
     PgStore::open(&options(&used)).await.unwrap().close().await;
     let refusal = async |dir: &Path, to: &Options| match move_store(dir, to, |_| {}).await {
         Err(StoreError::Refused(words)) => words,
@@ -379,10 +394,22 @@ async fn a_move_goes_into_nothing_that_is_used_and_out_of_nothing_that_is() {
     assert!(matches!(locked, Err(StoreError::Locked { .. })), "{locked:?}");
     store.close().await;
     drop(store);
+    // Begun, and given up for another database.
+    let given_up = Cluster::new();
+    let (data, to) = (dir.path().to_owned(), options(&given_up));
+    let cut =
+        tokio::spawn(async move { move_store(&data, &to, |_| panic!("as if it was killed here")).await });
+    assert!(cut.await.unwrap_err().is_panic());
     move_store(dir.path(), &options(&empty), |_| {}).await.unwrap();
-    // It was moved, and to there only; another store does not come on top of it.
-    let third = Cluster::new();
-    assert!(refusal(dir.path(), &options(&third)).await.contains("was moved to"));
+    // It was moved, and to there only, whatever else it was on its way to; another store does not come on top of it.
+    for third in [Cluster::new(), given_up] {
+        assert!(refusal(dir.path(), &options(&third)).await.contains("was moved to"));
+        let undone = take_back(dir.path(), &options(&third)).await.unwrap_err().to_string();
+        assert!(undone.contains("but elsewhere"), "{undone}");
+        assert!(
+            PgStore::open(&options(&empty)).await.is_ok() && SqliteStore::open(dir.path(), &from).is_err()
+        );
+    }
     let other = scratch();
     let own = sqlite::Options { fresh_secret: [8; 32], ..from.clone() };
     SqliteStore::open(other.path(), &own).unwrap().close().await;
@@ -395,9 +422,11 @@ async fn a_move_is_taken_back_until_a_node_has_started() {
     lived(dir.path(), &clock).await;
     let from = sqlite::Options { clock: Arc::clone(&clock) as _, ..crate::sqlite::options() };
     let cluster = Cluster::new();
-    let options = Options { clock: Arc::clone(&clock) as _, ..cluster.options("a") };
+    let options = Options { clock: Arc::clone(&clock) as _, fresh_secret: fresh(), ..cluster.options("a") };
     assert!(take_back(dir.path(), &options).await.is_err(), "it was not moved");
     move_store(dir.path(), &options, |_| {}).await.unwrap();
+    // What was done to the database meanwhile is forgotten with the move.
+    recover(&options, "by mistake", false).await.unwrap();
     take_back(dir.path(), &options).await.unwrap();
     assert!(PgStore::open(&options).await.is_err());
     let store = SqliteStore::open(dir.path(), &from).unwrap();
@@ -406,6 +435,7 @@ async fn a_move_is_taken_back_until_a_node_has_started() {
     drop(store);
     move_store(dir.path(), &options, |_| {}).await.unwrap();
     let store = PgStore::open(&options).await.unwrap();
+    assert!(store.recovery().await.unwrap().is_none());
     assert_eq!(words(&store.claim(caller("since")).await.unwrap().unwrap().decision), "stop in_progress");
     store.close().await;
     let refused = take_back(dir.path(), &options).await.unwrap_err().to_string();

@@ -54,14 +54,14 @@ pub(super) async fn run(args: Args) -> Result<(), String> {
         ));
         return Ok(());
     }
-    super::say(format_args!("{:<14} {:>12}  checksum", "table", "rows"));
+    let mut head = Some(format!("{:<14} {:>12}  checksum", "table", "rows"));
+    let told = |table: &MovedTable| {
+        head.take().into_iter().for_each(super::say);
+        super::say(format_args!("{:<14} {:>12}  {}", table.name, grouped(table.rows), table.checksum));
+    };
     let moved = move_store(&from, &options, told).await.map_err(|e| e.to_string())?;
     super::say(summary(&from, &moved));
     Ok(())
-}
-
-fn told(table: &MovedTable) {
-    super::say(format_args!("{:<14} {:>12}  {}", table.name, grouped(table.rows), table.checksum));
 }
 
 fn summary(from: &Path, moved: &Moved) -> String {
@@ -74,10 +74,10 @@ fn summary(from: &Path, moved: &Moved) -> String {
         n => format!("\n{n} zero characters, which PostgreSQL does not hold, became U+FFFD"),
     };
     format!(
-        "moved to {}: {} rows, read back and compared: the same counts and checksums on both sides{replaced}\n\
-         The directory {} does not start any more. Start the first node with --store and that database; as long as \
-         none has started, `oncegate move --undo` takes this back. Keep the directory, which nobody needs now, until \
-         the database has a backup of its own: it holds payloads and the store's secret",
+        "moved to {}\n{} rows, read back and compared: the same counts and checksums on both sides{replaced}\n\n\
+         {} does not start any more. Start the first node with --store and that database;\n\
+         until one has started, `oncegate move --undo` takes this back. When the database has a backup of its\n\
+         own, remove the directory: it holds payloads and the store's secret",
         moved.to,
         grouped(rows),
         from.display()
@@ -99,7 +99,8 @@ fn grouped(n: u64) -> String {
 
 fn directory(from: &Secret) -> Result<PathBuf, String> {
     match named("--from", from)? {
-        StoreUrl::Sqlite(dir) => Ok(dir),
+        // Both stores keep it, for whoever starts the wrong one from another directory.
+        StoreUrl::Sqlite(dir) => std::path::absolute(&dir).map_err(|e| format!("{}: {e}", dir.display())),
         StoreUrl::Postgres(_) => {
             Err("--from: only an embedded store is moved; copy a database with pg_dump".to_owned())
         }
