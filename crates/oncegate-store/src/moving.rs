@@ -4,8 +4,7 @@
 //! The directory is locked, and the database is marked before its first row: until the move is over no node starts on
 //! it. Rows are copied some thousand at a time, one table and one workspace after the other, then read back and
 //! compared with what was read. Only then is the directory marked as moved, and after that the database's mark is taken
-//! away.
-//! So whoever is interrupted, at any point, is left with at most one store that starts, and calls the same again.
+//! away. So whoever is interrupted, at any point, is left with at most one store that starts, and calls the same again.
 
 use oncegate_core::time::Timestamp;
 use serde::{Deserialize, Serialize};

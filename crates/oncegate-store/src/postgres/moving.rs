@@ -77,7 +77,8 @@ impl Arriving {
 
     fn taken(&self) -> StoreError {
         StoreError::Refused(format!(
-            "another `oncegate move` has begun in {} meanwhile; this one stops, and its directory is as it was",
+            "another `oncegate move` has begun in {} meanwhile, from a copy of the same directory; this one stops, and \
+             opens nothing. Keep one of the two, and move that one into an empty database",
             self.name
         ))
     }
