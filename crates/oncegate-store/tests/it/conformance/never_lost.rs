@@ -245,7 +245,7 @@ async fn judge(bench: &Bench, seen: &Seen, op: &Op) {
 #[test]
 fn what_is_not_done_is_looked_after_and_what_is_done_stays_done() {
     let config = Config {
-        cases: option_env!("ONCEGATE_TEST_CASES").map_or(48, |n| n.parse().unwrap()),
+        cases: option_env!("ONCEGATE_TEST_CASES").map_or(24, |n| n.parse().unwrap()),
         max_shrink_iters: 400,
         rng_seed: RngSeed::Fixed(seed()),
         failure_persistence: None,
