@@ -288,9 +288,15 @@ impl Search<'_> {
 
     /// A call is about to be sent.
     pub fn step_begins(&self, world: &mut World, key: usize, held: Held) -> bool {
+        let now = world.now;
         let Some(row) = &mut world.rows[key] else { return false };
-        row.in_flight = step::holds(&row.claim, held.fence);
-        row.in_flight
+        let begun = step::begun(&row.claim, held.fence, now);
+        row.in_flight = begun.is_some();
+        if let Some(claim) = begun {
+            world.put(key, claim);
+            return true;
+        }
+        false
     }
 }
 

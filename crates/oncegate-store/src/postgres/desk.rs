@@ -46,6 +46,8 @@ enum Fate {
 pub(super) struct Waiting {
     call: Arc<ClaimCall>,
     place: Place,
+    /// As it was when the call came: what it is told must be what was written, whatever is reloaded in between.
+    policy: Arc<Policy>,
     reply: oneshot::Sender<Fate>,
 }
 
@@ -93,7 +95,8 @@ impl Desk {
     ) -> Result<Option<Claimed>, StoreError> {
         let Some(place) = self.place(shared, call) else { return Ok(None) };
         let (reply, fate) = oneshot::channel();
-        if let Some(seat) = self.queues.join(Waiting { call: Arc::clone(call), place, reply })? {
+        let policy = shared.policies.policy(place.workspace, &place.automation);
+        if let Some(seat) = self.queues.join(Waiting { call: Arc::clone(call), place, policy, reply })? {
             tokio::spawn(sit(seat, Arc::clone(shared), Arc::clone(&self.refused)));
         }
         match fate.await {
@@ -145,13 +148,8 @@ impl Desk {
 }
 
 /// Decides as if nothing stood in the way; `None` if that is not a plain first run.
-fn first<'c>(
-    shared: &Shared,
-    call: &'c ClaimCall,
-    place: &Place,
-    policy: &Policy,
-    now: Now,
-) -> Option<Writes<'c>> {
+fn first<'w>(shared: &Shared, one: &'w Waiting, now: Now) -> Option<Writes<'w>> {
+    let Waiting { call, place, policy, .. } = one;
     let loaded = Loaded {
         id: place.id,
         claim: None,
@@ -215,14 +213,8 @@ fn answer(one: Waiting, fate: Fate) {
 async fn together(shared: &Shared, workspace: Workspace, group: Vec<Waiting>, refused: &AtomicBool) {
     let anchor = shared.cluster.anchored();
     let now = at(anchor, anchor.wall);
-    let items: Vec<Item<'_>> = group
-        .iter()
-        .filter_map(|one| {
-            let policy = shared.policies.policy(workspace, &one.place.automation);
-            let writes = first(shared, &one.call, &one.place, &policy, now)?;
-            item(shared, one, &writes, &policy)
-        })
-        .collect();
+    let items: Vec<Item<'_>> =
+        group.iter().filter_map(|one| item(shared, one, &first(shared, one, now)?)).collect();
     let mut shapes: Vec<(Shape, Vec<&Item<'_>>)> = Vec::with_capacity(1);
     for item in &items {
         let shape = item.shape();
@@ -293,7 +285,7 @@ fn is_refusal(fault: &Fault) -> bool {
 }
 
 /// What the statement writes for one call.
-fn item<'w>(shared: &Shared, one: &'w Waiting, writes: &Writes<'_>, policy: &Policy) -> Option<Item<'w>> {
+fn item<'w>(shared: &Shared, one: &'w Waiting, writes: &Writes<'_>) -> Option<Item<'w>> {
     let (claim, line) = (writes.claim.as_ref()?, writes.lines.first()?);
     let Line { kind, reason, attempt, note: None } = line else { return None };
     let columns = Columns::of(&shared.secret, one.place.workspace, claim);
@@ -320,8 +312,8 @@ fn item<'w>(shared: &Shared, one: &'w Waiting, writes: &Writes<'_>, policy: &Pol
         payload,
         record_hash,
         counts_run: writes.first_run,
-        loop_max: i64::from(policy.loop_limit.runs),
-        loop_within: millis(policy.loop_limit.within),
+        loop_max: i64::from(one.policy.loop_limit.runs),
+        loop_within: millis(one.policy.loop_limit.within),
         columns: desk_sql::plain(columns)?,
     })
 }
@@ -341,8 +333,7 @@ fn told(shared: &Shared, one: &Waiting, position: i64, now: Now) -> Fate {
 
 /// The answer, from the same decision at the moment that the database wrote it.
 fn tell(shared: &Shared, one: &Waiting, position: i64, now: Now) -> Option<Claimed> {
-    let policy = shared.policies.policy(one.place.workspace, &one.place.automation);
-    let writes = first(shared, &one.call, &one.place, &policy, now)?;
+    let writes = first(shared, one, now)?;
     let claim: Claim = writes.claim?;
     let id = ClaimRef { workspace: one.place.workspace, id: one.place.id };
     let token = shared.secret.token(id, claim.fence());

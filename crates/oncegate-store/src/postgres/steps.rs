@@ -14,9 +14,8 @@ impl Context<'_> {
     /// `None`: the attempt no longer holds, so nothing may be sent.
     pub(super) async fn begin_step(&self, begin: &StepBegin) -> Result<Option<i64>, Fault> {
         let Some(stored) = self.lock(begin.id).await? else { return Ok(None) };
-        if !step::holds(&stored.view.claim, begin.fence) {
-            return Ok(None);
-        }
+        let before = &stored.view.claim;
+        let Some(claim) = step::begun(before, begin.fence, self.now) else { return Ok(None) };
         let written = self
             .query_one(
                 "INSERT INTO step_calls (workspace_id, claim_id, step, attempt, resets, idempotency_key, target, \
@@ -26,13 +25,16 @@ impl Context<'_> {
                     &&begin.id.id.0[..],
                     &begin.step,
                     &i64::from(begin.fence.attempt),
-                    &i64::from(stored.view.claim.resets),
+                    &i64::from(before.resets),
                     &begin.idempotency_key,
                     &storable(&begin.target),
                     &self.now.wall.as_millis(),
                 ],
             )
             .await?;
+        if claim != *before {
+            self.update(&stored, &claim, &Extra::default(), None, "runner").await?;
+        }
         Ok(Some(written.get(0)))
     }
 

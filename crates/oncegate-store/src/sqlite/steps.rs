@@ -13,9 +13,8 @@ impl Context<'_> {
     /// `None`: the attempt no longer holds, so nothing may be sent.
     pub(super) fn begin_step(&self, begin: &StepBegin) -> Result<Option<i64>, StoreError> {
         let Some(stored) = row::load(self.db, begin.id)? else { return Ok(None) };
-        if !step::holds(&stored.view.claim, begin.fence) {
-            return Ok(None);
-        }
+        let before = &stored.view.claim;
+        let Some(claim) = step::begun(before, begin.fence, self.now) else { return Ok(None) };
         self.db
             .prepare_cached(
                 "INSERT INTO step_calls (claim_row, step, attempt, resets, idempotency_key, target, sent_at, outcome) \
@@ -25,12 +24,16 @@ impl Context<'_> {
                 stored.row,
                 begin.step,
                 begin.fence.attempt,
-                stored.view.claim.resets,
+                before.resets,
                 begin.idempotency_key,
                 begin.target,
                 self.now.wall.as_millis(),
             ])?;
-        Ok(Some(self.db.last_insert_rowid()))
+        let call = self.db.last_insert_rowid();
+        if claim != *before {
+            self.update(&stored, &claim, &Extra::default(), None, "runner")?;
+        }
+        Ok(Some(call))
     }
 
     /// What is known is written whoever holds the claim by now: it happened, or it did not.

@@ -12,6 +12,17 @@ pub fn holds(claim: &Claim, fence: Fence) -> bool {
     claim.fence() == fence && matches!(claim.state, State::Processing(_))
 }
 
+/// The row with which an attempt sends a call, `None` if it may not. Its lease begins anew: however little was left of
+/// it, nobody else is given the claim until the sender has been silent for a whole TTL.
+pub fn begun(before: &Claim, fence: Fence, now: Now) -> Option<Claim> {
+    let mut claim = before.clone();
+    match &mut claim.state {
+        State::Processing(lease) if before.fence() == fence => lease.renewed = lease.renewed.max(now.lease),
+        _ => return None,
+    }
+    Some(claim)
+}
+
 /// Whether it has to be looked up if the effect of some step is unknown, after this outcome was written.
 pub fn asks_for_unknown(claim: &Claim, outcome: StepOutcome) -> bool {
     outcome != StepOutcome::Unknown && claim.progress.unknown

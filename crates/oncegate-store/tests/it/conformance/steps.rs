@@ -66,6 +66,21 @@ async fn a_step_is_remembered_with_its_answer() {
     }
 }
 
+/// However little is left of the lease: whoever is about to send has a whole TTL before another is let in.
+#[tokio::test]
+async fn the_beginning_of_a_step_renews_the_lease() {
+    for bench in benches().await {
+        let attempt = Attempt::of(&bench, caller("k")).await;
+        bench.live(TTL - SECOND).await;
+        attempt.begin("upsert").await.unwrap();
+        bench.live(TTL - SECOND).await;
+        assert_eq!(bench.answer(caller("k")).await, "stop in_progress");
+        bench.live(SECOND).await;
+        assert_eq!(bench.answer(caller("k")).await, "run stale_retry");
+        assert_eq!(attempt.begin("upsert").await, None, "the lost one does not get it back");
+    }
+}
+
 #[tokio::test]
 async fn the_end_of_a_step_renews_the_lease() {
     for bench in benches().await {
