@@ -16,7 +16,7 @@ pub(super) fn connect(path: &Path) -> Result<Connection, StoreError> {
     }
     be_durable(&db)?;
     db.pragma_update(None, "foreign_keys", true)?;
-    // Checkpoints write whole pages in random order; fewer, larger ones cost less than many small ones.
+    // Fewer, larger checkpoints cost less than many small ones; the store's own writer has them made beside it.
     db.pragma_update(None, "wal_autocheckpoint", 20_000)?;
     db.pragma_update(None, "cache_size", -64 * 1024)?;
     keep_plans(&db)?;

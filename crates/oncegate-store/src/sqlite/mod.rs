@@ -10,6 +10,7 @@ mod backups;
 mod batch;
 mod bulk;
 mod bulk_rows;
+mod checkpoints;
 mod connection;
 mod dir;
 mod disk;

@@ -16,6 +16,7 @@ use oncegate_core::recovery::Restores;
 use oncegate_core::time::{Now, Timestamp};
 use rusqlite::Connection;
 
+use super::checkpoints::Checkpoints;
 use super::dir::DataDir;
 use super::export::Exports;
 use super::readers::Readers;
@@ -157,7 +158,9 @@ impl SqliteStore {
         };
         let recent = Arc::new(Recent::default());
         recent.watch(&mut db)?;
-        let writer = Writer::start(db, room, Arc::clone(&options.clock), Arc::clone(&shared.journal))?;
+        let checkpoints = Checkpoints::start(&mut db, &dir.database())?;
+        let writer =
+            Writer::start((db, checkpoints), room, Arc::clone(&options.clock), Arc::clone(&shared.journal))?;
         let (shared, writer) = (Arc::new(shared), Arc::new(writer));
         let stops = Arc::new(Stops::new(Arc::clone(&shared), Arc::clone(&writer), recent));
         readers.count_before(Arc::clone(&stops));

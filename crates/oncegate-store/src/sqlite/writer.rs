@@ -6,6 +6,7 @@ use std::sync::Arc;
 use rusqlite::{Connection, TransactionBehavior};
 use tokio::sync::{mpsc, oneshot};
 
+use super::checkpoints::Checkpoints;
 use super::room::Room;
 use crate::StoreError;
 use crate::clock::Clock;
@@ -107,7 +108,7 @@ pub(super) struct Writer {
 
 impl Writer {
     pub(super) fn start(
-        connection: Connection,
+        (connection, checkpoints): (Connection, Checkpoints),
         room: Room,
         clock: Arc<dyn Clock>,
         journal: Arc<Journal>,
@@ -115,7 +116,7 @@ impl Writer {
         let (queue, jobs) = mpsc::channel(QUEUE_MAX);
         let thread = std::thread::Builder::new()
             .name("store-writer".into())
-            .spawn(move || Desk { connection, room, clock, journal }.run(jobs))
+            .spawn(move || Desk { connection, room, clock, journal }.run(jobs, checkpoints))
             .map_err(|e| StoreError::Database(e.to_string()))?;
         Ok(Self { queue: Some(queue).into(), thread: Some(thread).into() })
     }
@@ -168,7 +169,7 @@ struct Desk {
 }
 
 impl Desk {
-    fn run(mut self, mut jobs: mpsc::Receiver<Box<dyn Job>>) {
+    fn run(mut self, mut jobs: mpsc::Receiver<Box<dyn Job>>, checkpoints: Checkpoints) {
         while let Some(first) = jobs.blocking_recv() {
             let mut batch = vec![first];
             while batch.len() < BATCH_MAX
@@ -197,8 +198,7 @@ impl Desk {
                 Err(_) => batch.into_iter().for_each(|job| self.alone(job, None)),
             }
         }
-        // Leaves one file behind instead of three; failing to is harmless.
-        let _ = self.connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)");
+        checkpoints.end(&mut self.connection);
     }
 
     /// Tries one call by itself, unless that has been done and `failed`; and, if it is urgent and there is no room,

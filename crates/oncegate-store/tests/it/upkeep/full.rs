@@ -133,11 +133,17 @@ async fn on_a_full_disk_what_runs_is_finished_from_the_reserve_which_comes_back_
     // Somebody else takes the rest, to the last byte.
     disk.fill("others", 0);
     let result = format!("\"{}\"", "x".repeat(limits::RESULT_BYTES_MAX - 2));
-    for claimed in held.iter().take(100) {
+    let mut done = 0;
+    for claimed in &held {
+        // A log that was written back just before has some room of its own, which is used first.
+        if done >= 100 && !reserve.exists() {
+            break;
+        }
         let call = finish(&store, claimed, Call::Done, Some(result.clone()));
         assert_eq!(store.finish(call).await.unwrap().unwrap().0, Answer::Accepted);
+        done += 1;
     }
-    assert!(!reserve.exists(), "6 MB of results went into the room that it held");
+    assert!(!reserve.exists(), "{done} results went into the room that it held");
     let Err(StoreError::Full(why)) = store.claim(caller("new")).await else {
         panic!("claimed on a full disk")
     };
@@ -151,7 +157,7 @@ async fn on_a_full_disk_what_runs_is_finished_from_the_reserve_which_comes_back_
     store.close().await;
     drop(store);
     let store = SqliteStore::open(&data, &options()).unwrap();
-    for claimed in held.iter().take(100) {
+    for claimed in held.iter().take(done) {
         assert_eq!(store.show(claimed.id).await.unwrap().unwrap().claim.processing_state().as_str(), "done");
     }
 }
