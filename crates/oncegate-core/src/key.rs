@@ -8,7 +8,6 @@ use sha2::{Digest, Sha256};
 
 use crate::identity::{self, Folded, Part};
 use crate::limits;
-use crate::secret::Secret;
 use crate::short::Short;
 
 /// Why a name was refused; the sentence a user reads.
@@ -240,16 +239,6 @@ impl Serialize for ClaimRef {
     }
 }
 
-/// HMAC-SHA256 over length-prefixed parts: no two different lists of parts give the same input.
-pub(crate) fn keyed_hash(secret: &Secret, domain: &str, parts: &[&[u8]]) -> [u8; 32] {
-    let mut mac = hmac(secret.expose());
-    for part in std::iter::once(domain.as_bytes()).chain(parts.iter().copied()) {
-        mac.update(&(part.len() as u64).to_be_bytes());
-        mac.update(part);
-    }
-    mac.finalize().into_bytes().into()
-}
-
 /// HMAC-SHA256 ready to be fed; any key length is legal (RFC 2104).
 pub(crate) fn hmac(key: &[u8]) -> Hmac<Sha256> {
     match Hmac::<Sha256>::new_from_slice(key) {
@@ -264,13 +253,32 @@ pub fn sha256(bytes: &[u8]) -> [u8; 32] {
 }
 
 /// The secret a store makes for itself at its creation; ids, tokens and outgoing keys derive from it.
-#[derive(Clone, Debug)]
-pub struct StoreSecret(Secret);
+#[derive(Clone)]
+pub struct StoreSecret {
+    /// Fed with the key and nothing else: what is hashed for every claim begins there.
+    keyed: Hmac<Sha256>,
+}
+
+impl fmt::Debug for StoreSecret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("StoreSecret(…)")
+    }
+}
 
 impl StoreSecret {
     /// From 32 random bytes.
     pub fn new(bytes: [u8; 32]) -> Self {
-        Self(Secret::new(bytes))
+        Self { keyed: hmac(&bytes) }
+    }
+
+    /// HMAC-SHA256 over length-prefixed parts: no two different lists of parts give the same input.
+    fn keyed_hash(&self, domain: &str, parts: &[&[u8]]) -> [u8; 32] {
+        let mut mac = self.keyed.clone();
+        for part in std::iter::once(domain.as_bytes()).chain(parts.iter().copied()) {
+            mac.update(&(part.len() as u64).to_be_bytes());
+            mac.update(part);
+        }
+        mac.finalize().into_bytes().into()
     }
 
     /// The id of the claim for (workspace, automation, key). Automations enter by number: renaming one never
@@ -278,7 +286,7 @@ impl StoreSecret {
     pub fn claim_id(&self, workspace: Workspace, automation: i64, key: &IdempotencyKey) -> ClaimId {
         let parts: [&[u8]; 3] =
             [&workspace.0.to_be_bytes(), &automation.to_be_bytes(), key.as_str().as_bytes()];
-        ClaimId(first16(&keyed_hash(&self.0, "claim", &parts)))
+        ClaimId(first16(&self.keyed_hash("claim", &parts)))
     }
 
     /// The number that an automation of this name gets when it is first seen: positive, and the same in every life of a
@@ -286,7 +294,7 @@ impl StoreSecret {
     /// claims their ids and the keys that their receivers may remember; another one never does.
     pub fn automation_number(&self, workspace: Workspace, name: &AutomationName) -> i64 {
         let parts: [&[u8]; 2] = [&workspace.0.to_be_bytes(), name.as_str().as_bytes()];
-        let hash = first16(&keyed_hash(&self.0, "automation", &parts));
+        let hash = first16(&self.keyed_hash("automation", &parts));
         // 62 bits: room for the numbers that are counted on from there.
         let bits = hash[..8].iter().fold(0u64, |bits, byte| (bits << 8) | u64::from(*byte)) >> 2;
         i64::try_from(bits | 1).unwrap_or(i64::MAX / 2)
@@ -295,25 +303,25 @@ impl StoreSecret {
     /// The 16-byte hash under which a record's holder is found.
     pub fn record_hash(&self, workspace: Workspace, record: &RecordName) -> [u8; 16] {
         let parts: [&[u8]; 2] = [&workspace.0.to_be_bytes(), record.as_str().as_bytes()];
-        first16(&keyed_hash(&self.0, "record", &parts))
+        first16(&self.keyed_hash("record", &parts))
     }
 
     /// The `Idempotency-Key` a step sends: the same on every attempt, another for every step and every key
     /// generation that a person starts. It says nothing about the business key, which may be an address.
     pub fn step_key(&self, claim: ClaimId, step: &str, key_generation: u32) -> String {
         let parts: [&[u8]; 3] = [&claim.0, step.as_bytes(), &key_generation.to_be_bytes()];
-        format!("og-{}", data_encoding::HEXLOWER.encode(&first16(&keyed_hash(&self.0, "step", &parts))))
+        format!("og-{}", data_encoding::HEXLOWER.encode(&first16(&self.keyed_hash("step", &parts))))
     }
 
     /// A 16-byte hash of parts that belong to a workspace; `domain` keeps different uses apart.
     pub(crate) fn hash_in(&self, workspace: Workspace, domain: &str, parts: &[&[u8]]) -> [u8; 16] {
         let workspace = workspace.0.to_be_bytes();
         let all: Vec<&[u8]> = std::iter::once(&workspace[..]).chain(parts.iter().copied()).collect();
-        first16(&keyed_hash(&self.0, domain, &all))
+        first16(&self.keyed_hash(domain, &all))
     }
 
     pub(crate) fn mac(&self, domain: &str, parts: &[&[u8]]) -> [u8; 16] {
-        first16(&keyed_hash(&self.0, domain, parts))
+        first16(&self.keyed_hash(domain, parts))
     }
 }
 
