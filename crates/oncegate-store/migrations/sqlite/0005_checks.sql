@@ -16,6 +16,7 @@ UPDATE sqlite_schema SET sql = replace(sql,
     WHERE type = 'table' AND name = 'step_calls';
 UPDATE sqlite_schema SET sql = replace(sql,
     'CHECK (verdict IN (''accepted'', ''duplicate'', ''mismatch'', ''rejected'', ''unverified'', ''released''))',
-    'CHECK (verdict = ''accepted'' OR verdict = ''duplicate'' OR verdict = ''mismatch'' OR verdict = ''rejected'' OR verdict = ''unverified'' OR verdict = ''released'')')
+    'CHECK (verdict = ''accepted'' OR verdict = ''duplicate'' OR verdict = ''mismatch'' '
+    || 'OR verdict = ''rejected'' OR verdict = ''unverified'' OR verdict = ''released'')')
     WHERE type = 'table' AND name = 'deliveries';
 PRAGMA writable_schema = RESET;

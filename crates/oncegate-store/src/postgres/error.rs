@@ -76,7 +76,10 @@ fn judge(error: &tokio_postgres::Error) -> Fault {
         // No connection left, out of memory; the server goes away or comes up; a read-only standby; cancelled.
         Some("53" | "57" | "58" | "08") => StoreError::Away(words),
         _ if *code == SqlState::READ_ONLY_SQL_TRANSACTION => StoreError::Away(words),
-        Some("28" | "3D") => StoreError::Refused(words),
+        Some("28") => StoreError::Refused(format!("{words}; mend user and password in --store")),
+        Some("3D") => {
+            StoreError::Refused(format!("{words}; make it with `createdb`, or mend its name in --store"))
+        }
         Some("23" | "22") => StoreError::Inconsistent(words),
         _ => StoreError::Database(words),
     })

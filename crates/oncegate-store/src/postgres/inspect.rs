@@ -5,6 +5,7 @@ use oncegate_core::time::Timestamp;
 
 use super::error::Fault;
 use super::migrations::{STEPS, fatal};
+use super::moving::MOVING;
 use super::nodes::SILENT_MS;
 use super::options::{Limits, Target, Tls};
 use super::pool;
@@ -38,6 +39,10 @@ pub struct Inspection {
     pub connections_max: i64,
     /// Connections that each node makes at most.
     pub connections_of_a_node: i64,
+    /// It is in recovery: nothing of it runs until somebody ends that.
+    pub recovering: bool,
+    /// A store is being moved into it, or that was taken back: no node starts on it.
+    pub unfinished_move: bool,
     /// Bytes of the database.
     pub database_bytes: u64,
     /// Its nodes, by name; none is "me".
@@ -80,10 +85,14 @@ async fn look(url: &Secret, clock: &dyn Clock) -> Result<Inspection, Fault> {
             Ok::<bool, Fault>(there.get(0))
         }
     };
-    let schema = match has("meta").await? {
-        true => db.query_opt("SELECT value FROM meta WHERE name = 'schema'", &[]).await?,
-        false => None,
+    let meta = match has("meta").await? {
+        true => {
+            db.query("SELECT name, value FROM meta WHERE name IN ('schema', 'recovery', $1)", &[&MOVING])
+                .await?
+        }
+        false => Vec::new(),
     };
+    let meta = |name: &str| meta.iter().find(|r| r.get::<_, &str>(0) == name).map(|r| r.get::<_, String>(1));
     let nodes = match has("nodes").await? {
         true => {
             let sql = "SELECT name, start, seen_at, ended_at IS NULL AND seen_at > $1, version FROM nodes ORDER BY name";
@@ -107,10 +116,12 @@ async fn look(url: &Secret, clock: &dyn Clock) -> Result<Inspection, Fault> {
         encrypted,
         ahead_ms: Timestamp::from_millis(at).as_millis() - before.wall.as_millis() - way_ms / 2,
         way_ms,
-        schema: schema.and_then(|r| r.get::<_, String>(0).parse().ok()),
+        schema: meta("schema").and_then(|value| value.parse().ok()),
         schema_known: i64::try_from(STEPS.len()).unwrap_or(i64::MAX),
         connections_max: r.get(4),
         connections_of_a_node: i64::try_from(Limits::default().connections).unwrap_or(i64::MAX),
+        recovering: meta("recovery").is_some(),
+        unfinished_move: meta(MOVING).is_some(),
         database_bytes: r.get::<_, i64>(5).unsigned_abs(),
         nodes: nodes.iter().map(node).collect(),
     })

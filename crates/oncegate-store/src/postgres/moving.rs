@@ -20,7 +20,7 @@ use crate::moving::{Carried, Cell, Cells, Column, Kind, Mark, Tally};
 /// Tables that are not copied row by row: what they hold is made anew, or of no use here.
 const OF_THE_CLUSTER: [&str; 3] = ["meta", "clock", "nodes"];
 /// The mark's name in `meta`, and its name once the move is over.
-const MOVING: &str = "moving";
+pub(super) const MOVING: &str = "moving";
 const MOVED_FROM: &str = "moved_from";
 /// Rows that are read back at a time.
 const READ_BACK: i32 = 4_096;

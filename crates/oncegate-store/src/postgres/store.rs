@@ -58,8 +58,17 @@ impl PgStore {
     /// Those of [`PgStore::open`].
     pub async fn open_observed(options: &Options, observer: Arc<dyn Observer>) -> Result<Self, StoreError> {
         options::check_node(&options.node)?;
-        let pool = pool::make(Target::parse(&options.url)?, &options.node, &options.limits)?;
-        migrations::migrate(&pool).await?;
+        let target = Target::parse(&options.url)?;
+        let name = target.name();
+        let pool = pool::make(target, &options.node, &options.limits)?;
+        // Whoever starts a gate is told more than callers of one that runs.
+        migrations::migrate(&pool).await.map_err(|error| match error {
+            StoreError::Away(why) => StoreError::Refused(format!(
+                "the database {name} does not answer: {why}; see that it runs and can be reached from here, or name \
+                 another one with --store"
+            )),
+            other => other,
+        })?;
         let joined = nodes::join(&pool, options).await?;
         let reading = options.clock.read();
         let shared = Shared {

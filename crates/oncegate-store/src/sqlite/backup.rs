@@ -12,7 +12,7 @@ use oncegate_core::limits;
 use oncegate_core::time::Timestamp;
 use rusqlite::{Connection, OpenFlags, backup};
 
-use super::{connection, dir, migrations, room};
+use super::{connection, dir, migrations, moving, room};
 use crate::StoreError;
 
 /// A copy that was made.
@@ -64,6 +64,7 @@ pub fn back_up(source: impl AsRef<Path>, target: &Path, now: Timestamp) -> Resul
     let parent = dir::parent(target);
     dir::make_private(parent).map_err(|e| at(format!("cannot make its directory: {e}")))?;
     let from = open_source(source)?;
+    not_left_behind(&from, source)?;
     has_room(&from, parent)?;
     let unfinished = dir::with_suffix(target, UNFINISHED);
     let made = copy(&from, source, &unfinished).and_then(|counted| {
@@ -104,6 +105,15 @@ fn counted(db: &Connection) -> Result<Counted, StoreError> {
         Ok((table, rows.unsigned_abs()))
     };
     Ok(Counted(tables.into_iter().map(count).collect::<Result<_, StoreError>>()?))
+}
+
+/// What was moved goes on elsewhere: a copy of what was left behind would look like one of the store, and restored it
+/// would be a second one.
+fn not_left_behind(db: &Connection, path: &Path) -> Result<(), StoreError> {
+    if !db.table_exists(None, "meta")? {
+        return Ok(());
+    }
+    moving::not_moved(db, path)
 }
 
 fn open_source(path: &Path) -> Result<Connection, StoreError> {

@@ -6,7 +6,7 @@ use oncegate_core::time::Timestamp;
 use rusqlite::{Connection, OpenFlags, OptionalExtension};
 
 use super::dir::DATABASE;
-use super::{connection, disk, migrations, row};
+use super::{connection, disk, migrations, moving, recovery, row};
 use crate::StoreError;
 
 /// What a store says about itself.
@@ -22,6 +22,10 @@ pub struct Inspection {
     pub synchronous: i64,
     /// The wall clock at the store's last tick.
     pub ticked_at: Option<Timestamp>,
+    /// Where it was moved to, and when: what it has still to do is done there.
+    pub moved: Option<(String, String)>,
+    /// It is in recovery: nothing of it runs until somebody ends that.
+    pub recovering: bool,
     /// What `PRAGMA quick_check` found; empty if all is well. Ten findings at most.
     pub damage: Vec<String>,
 }
@@ -47,12 +51,16 @@ pub fn inspect(data: &Path) -> Result<Option<Inspection>, StoreError> {
         journal_mode: db.pragma_query_value(None, "journal_mode", |r| r.get(0))?,
         synchronous: db.pragma_query_value(None, "synchronous", |r| r.get(0))?,
         ticked_at: None,
+        moved: None,
+        recovering: false,
         damage: damage(&db)?,
     };
     if inspection.damage.is_empty() && schema >= 1 {
         let wall: Option<i64> =
             db.query_row("SELECT value FROM meta WHERE name = 'wall'", [], |r| r.get(0)).optional()?;
         inspection.ticked_at = wall.map(row::ts);
+        inspection.moved = moving::moved(&db)?.map(|mark| (mark.other, mark.at.to_string()));
+        inspection.recovering = recovery::current(&db)?.is_some();
     }
     Ok(Some(inspection))
 }

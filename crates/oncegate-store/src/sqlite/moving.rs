@@ -257,7 +257,7 @@ impl Leaving {
 }
 
 /// Whether, and where to, a store was moved.
-fn moved(db: &Connection) -> Result<Option<Mark>, StoreError> {
+pub(super) fn moved(db: &Connection) -> Result<Option<Mark>, StoreError> {
     let text: Option<String> = schema_meta::value(db, MOVED)?;
     text.map(|text| serde_json::from_str(&text))
         .transpose()

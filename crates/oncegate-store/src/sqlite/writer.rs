@@ -116,7 +116,7 @@ impl Writer {
         let (queue, jobs) = mpsc::channel(QUEUE_MAX);
         let thread = std::thread::Builder::new()
             .name("store-writer".into())
-            .spawn(move || Desk { connection, room, clock, journal }.run(jobs, checkpoints))
+            .spawn(move || Desk { connection, checkpoints, room, clock, journal }.run(jobs))
             .map_err(|e| StoreError::Database(e.to_string()))?;
         Ok(Self { queue: Some(queue).into(), thread: Some(thread).into() })
     }
@@ -163,13 +163,15 @@ fn lock<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 /// What the writer's thread works with.
 struct Desk {
     connection: Connection,
+    /// Behind the connection, so that it is dropped after it.
+    checkpoints: Checkpoints,
     room: Room,
     clock: Arc<dyn Clock>,
     journal: Arc<Journal>,
 }
 
 impl Desk {
-    fn run(mut self, mut jobs: mpsc::Receiver<Box<dyn Job>>, checkpoints: Checkpoints) {
+    fn run(mut self, mut jobs: mpsc::Receiver<Box<dyn Job>>) {
         while let Some(first) = jobs.blocking_recv() {
             let mut batch = vec![first];
             while batch.len() < BATCH_MAX
@@ -198,7 +200,8 @@ impl Desk {
                 Err(_) => batch.into_iter().for_each(|job| self.alone(job, None)),
             }
         }
-        checkpoints.end(&mut self.connection);
+        let Self { mut connection, checkpoints, .. } = self;
+        checkpoints.end(&mut connection);
     }
 
     /// Tries one call by itself, unless that has been done and `failed`; and, if it is urgent and there is no room,

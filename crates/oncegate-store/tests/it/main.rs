@@ -7,6 +7,7 @@ mod nodes;
 mod postgres;
 mod sqlite;
 mod sqlite_full;
+mod sqlite_log;
 mod sqlite_recent;
 mod sqlite_stops;
 mod upkeep;

@@ -219,6 +219,23 @@ fn token(workspace: Workspace, hash: [u8; 32]) -> NewToken {
     NewToken { workspace, hash, name, role: Role::Caller, automations, expires_at: None, actor: "mia".into() }
 }
 
+/// Nobody's nightly copies go on looking well, and no second store is made of what lies there.
+fn what_is_left_behind_is_no_store(dir: &Path) {
+    let copy = dir.join("copy.db");
+    let made = sqlite::back_up(sqlite::Source::of_data(dir), &copy, MORNING).unwrap_err();
+    assert!(made.to_string().contains("was moved to postgres://") && !copy.exists(), "{made}");
+    let seen = sqlite::inspect(dir).unwrap().unwrap();
+    assert!(seen.moved.is_some_and(|(to, _)| to.starts_with("postgres://")));
+    let other = scratch();
+    let by_hand = other.path().join("by-hand.db");
+    rusqlite::Connection::open(dir.join("oncegate.db"))
+        .unwrap()
+        .execute("VACUUM INTO ?1", [by_hand.to_str().unwrap()])
+        .unwrap();
+    let restored = sqlite::restore(&by_hand, &other.path().join("data"), false, true, MORNING).unwrap_err();
+    assert!(restored.to_string().contains("was moved to postgres://"), "{restored}");
+}
+
 #[tokio::test]
 async fn everything_is_moved_and_counted_and_goes_on_where_it_stood() {
     let (dir, clock) = (scratch(), Arc::new(ManualClock::at(MORNING)));
@@ -236,6 +253,7 @@ async fn everything_is_moved_and_counted_and_goes_on_where_it_stood() {
     }
     assert_eq!(moved.replaced, 1, "PostgreSQL holds no zero character in a text");
     assert!(moved.to.starts_with("postgres://127.0.0.1:") && !moved.to.contains("made-up-password"));
+    what_is_left_behind_is_no_store(dir.path());
 
     let store = PgStore::open(&options).await.unwrap();
     let store: &dyn Store = &store;
