@@ -51,7 +51,7 @@ const NAMED_V6: &[(Ipv6Net, &str)] = &[
 ];
 
 /// What `ip` is, if it is not a public address; words that fit after "is".
-pub(crate) fn not_public(ip: IpAddr) -> Option<&'static str> {
+pub fn not_public(ip: IpAddr) -> Option<&'static str> {
     let ip = match ip {
         IpAddr::V4(ip) => return named(NOT_PUBLIC_V4, |net| net.contains(&ip)),
         IpAddr::V6(ip) => ip,

@@ -20,9 +20,10 @@ mod own_gate;
 mod request;
 mod tls;
 
+pub use address::not_public;
 pub use allow::{AllowanceError, PrivateAllowance};
 pub use caller::{Caller, Options, SetupError};
 pub use guard::Refusal;
 pub use outcome::{Answer, CallOutcome, Failure};
-pub use own_gate::gate_client;
+pub use own_gate::{certificate_life, gate_client, outside_client};
 pub use request::OutgoingRequest;

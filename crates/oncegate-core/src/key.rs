@@ -300,6 +300,11 @@ impl StoreSecret {
         i64::try_from(bits | 1).unwrap_or(i64::MAX / 2)
     }
 
+    /// What one store is told apart from others by: 16 hexadecimal digits, the same on all nodes. Says nothing else.
+    pub fn store_label(&self) -> String {
+        data_encoding::HEXLOWER.encode(&self.keyed_hash("store label", &[])[..8])
+    }
+
     /// The 16-byte hash under which a record's holder is found.
     pub fn record_hash(&self, workspace: Workspace, record: &RecordName) -> [u8; 16] {
         let parts: [&[u8]; 2] = [&workspace.0.to_be_bytes(), record.as_str().as_bytes()];

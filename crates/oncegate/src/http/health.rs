@@ -24,6 +24,8 @@ use crate::metrics::{Metrics, error_kind};
 /// What the pages about the gate itself remember from one look to the next.
 pub(crate) struct Health {
     pub(crate) metrics: Arc<Metrics>,
+    /// By which whoever asks from elsewhere knows whether they reached this gate or another.
+    store: String,
     draining: AtomicBool,
     /// The last look at the store, and when it was on the monotonic clock. Who comes meanwhile waits for it: however
     /// many ask, one write is made.
@@ -33,8 +35,14 @@ pub(crate) struct Health {
 }
 
 impl Health {
-    pub(crate) fn new(metrics: Arc<Metrics>) -> Self {
-        Self { metrics, draining: AtomicBool::new(false), probed: Mutex::default(), read: Mutex::default() }
+    pub(crate) fn new(metrics: Arc<Metrics>, store: String) -> Self {
+        Self {
+            metrics,
+            store,
+            draining: AtomicBool::new(false),
+            probed: Mutex::default(),
+            read: Mutex::default(),
+        }
     }
 
     /// From now on the gate is not ready, though it still answers.
@@ -117,7 +125,7 @@ pub(crate) async fn readyz(State(state): State<Arc<AppState>>) -> Response {
         true => (StatusCode::OK, "ready"),
         false => (StatusCode::SERVICE_UNAVAILABLE, "not_ready"),
     };
-    let body = format!("{}\n", json!({ "status": word, "reasons": reasons }));
+    let body = format!("{}\n", json!({ "status": word, "reasons": reasons, "store": state.health.store }));
     let mut response = (status, body).into_response();
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));

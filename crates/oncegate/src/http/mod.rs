@@ -93,6 +93,7 @@ impl AppState {
     ) -> Self {
         let large_bodies = Arc::new(Semaphore::new(limits::LARGE_BODIES_AT_WORK_MAX));
         let believed = gate.store().is_shared().then_some(limits::TOKEN_BELIEVED_FOR);
+        let label = gate.store().secret().store_label();
         let (tokens, failures) = (KnownTokens::new(believed), Failures::default());
         Self {
             gate,
@@ -104,7 +105,7 @@ impl AppState {
             backups,
             failures,
             large_bodies,
-            health: Health::new(metrics),
+            health: Health::new(metrics, label),
             request_ids: RequestIds::new(),
         }
     }

@@ -237,6 +237,9 @@ pub(super) fn durability(store: &Store) -> Finding {
         Ok(Some(i)) if i.journal_mode == "wal" && i.synchronous >= 2 => {
             Finding::ok(NAME, "journal_mode=wal, synchronous=FULL: an answer means synced")
         }
+        Ok(Some(i)) if i.recovering && i.journal_mode == "delete" => {
+            Finding::skipped(NAME, "no gate has opened it since it was restored")
+        }
         Ok(Some(i)) => Finding::problem(
             NAME,
             format!("journal_mode={}, synchronous={}", i.journal_mode, i.synchronous),
@@ -319,7 +322,7 @@ const BACKUP_LONG_AGO: Duration = Duration::from_secs(8 * 24 * 3600);
 
 pub(super) fn backup(backup: &Backup) -> Finding {
     const NAME: &str = "backup";
-    const MEND: &str = "make one now, and one every night (docs/operations.md, Backup)";
+    const MEND: &str = "make one with `oncegate backup`; a gate that runs makes one every night by itself (docs/backup-and-restore.md)";
     match &backup.newest {
         Err(why) => Finding::problem(NAME, why.clone(), "run doctor as the gate's user"),
         Ok(None) if !backup.has_store => Finding::skipped(NAME, "there is no store yet"),
@@ -339,6 +342,34 @@ pub(super) fn backup(backup: &Backup) -> Finding {
             }
         }
     }
+}
+
+/// Whether it is this store that is in use.
+pub(super) fn store(store: &Store) -> Finding {
+    const NAME: &str = "store";
+    match store {
+        Ok(Some(seen)) => match (&seen.moved, seen.recovering) {
+            (Some((to, at)), _) => Finding::problem(
+                NAME,
+                format!(
+                    "was moved to {to} at {at}: what it has still to do is done there, and what lies here is old"
+                ),
+                "look there, with --store; or take the move back with `oncegate move --undo`",
+            ),
+            (None, true) => in_recovery(),
+            (None, false) => Finding::ok(NAME, "in use: neither in recovery nor moved"),
+        },
+        Ok(None) => Finding::skipped(NAME, "there is none yet"),
+        Err(_) => Finding::skipped(NAME, "it cannot be read"),
+    }
+}
+
+pub(super) fn in_recovery() -> Finding {
+    Finding::warn(
+        "store",
+        "in recovery after a restore: nothing of it runs until somebody ends that",
+        "look with `oncegate recovery show`, then `oncegate recovery end` (docs/backup-and-restore.md)",
+    )
 }
 
 /// Some hundred callers at a time, besides what the store, the steps and the log need.

@@ -23,7 +23,17 @@ pub(super) fn findings(seen: &Seen) -> Vec<Finding> {
             )];
         }
     };
-    vec![database(i), durability(i), schema(i), encryption(i), clock(i), nodes(i), connections(i), backup()]
+    vec![
+        database(i),
+        durability(i),
+        schema(i),
+        store(i),
+        encryption(i),
+        clock(i),
+        nodes(i),
+        connections(i),
+        backup(),
+    ]
 }
 
 fn database(i: &Inspection) -> Finding {
@@ -69,6 +79,20 @@ fn schema(i: &Inspection) -> Finding {
             said,
             "run the newer oncegate that wrote it; this one refuses to start on it",
         ),
+    }
+}
+
+fn store(i: &Inspection) -> Finding {
+    const NAME: &str = "store";
+    match (i.schema, i.unfinished_move, i.recovering) {
+        (_, true, _) => Finding::problem(
+            NAME,
+            "a store is being moved into this database, or that was taken back: no node starts on it",
+            "call `oncegate move` again with the same --from and --to; or start the gate where the store still is",
+        ),
+        (None, false, _) => Finding::skipped(NAME, "there is none yet"),
+        (Some(_), false, true) => super::checks::in_recovery(),
+        (Some(_), false, false) => Finding::ok(NAME, "in use: neither in recovery nor being moved"),
     }
 }
 
@@ -173,6 +197,8 @@ mod tests {
             schema_known: 1,
             connections_max: 97,
             connections_of_a_node: 16,
+            recovering: false,
+            unfinished_move: false,
             database_bytes: 1 << 30,
             nodes: vec![node("a", true, "1"), node("b", true, "1")],
         }
@@ -183,12 +209,14 @@ mod tests {
 
     #[test]
     fn each_check_of_a_database() {
-        let cases: [Case; 15] = [
+        let cases: [Case; 17] = [
             ("database", Mark::Problem, "standby", |i| i.is_standby = true),
             ("durability", Mark::Problem, "fsync=off", |i| i.fsync = "off".into()),
             ("schema", Mark::Skipped, "no store", |i| i.schema = None),
             ("schema", Mark::Warn, "schema 1, this program knows 2", |i| i.schema_known = 2),
             ("schema", Mark::Problem, "schema 2, this program knows 1", |i| i.schema = Some(2)),
+            ("store", Mark::Problem, "no node starts", |i| i.unfinished_move = true),
+            ("store", Mark::Warn, "in recovery", |i| i.recovering = true),
             ("encryption", Mark::Warn, "not encrypted", |i| i.encrypted = false),
             ("clock and database", Mark::Warn, "3 min ahead of", |i| i.ahead_ms = 180_000),
             ("clock and database", Mark::Warn, "3 min behind", |i| i.ahead_ms = -180_000),

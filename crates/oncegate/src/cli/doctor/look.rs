@@ -12,7 +12,7 @@ use oncegate_store::sqlite::{self, FileSystem, Inspection};
 use serde_json::Value;
 use tokio::process::Command;
 
-use super::{Args, Place, Seen};
+use super::{Args, Place, Seen, public};
 use crate::app;
 use crate::config::{self, Config, ProcessEnvironment};
 use crate::place::StoreUrl;
@@ -55,6 +55,8 @@ pub(super) struct Gate {
     pub(super) is_named: bool,
     /// Whether it is ready, with its reasons; or why it did not answer.
     pub(super) answer: Result<Vec<String>, String>,
+    /// By what it calls its store.
+    pub(super) store: Option<String>,
 }
 
 /// What lies in the data directory.
@@ -71,6 +73,15 @@ pub(super) struct Directory {
 /// The URL cannot be one.
 pub(super) async fn look(args: &Args) -> Result<Seen, String> {
     let gate = gate(args.url.as_deref()).await?;
+    let configuration = configuration(args.config.as_deref());
+    let public = match args.public {
+        true => {
+            let config = configuration.as_ref().and_then(|(_, config)| config.as_ref().ok());
+            let url = config.and_then(|config| config.public_url.as_deref());
+            Some(public::look(url, gate.store.clone()).await?)
+        }
+        false => None,
+    };
     let place = match args.store.url()? {
         StoreUrl::Sqlite(data) => Place::Directory(Box::new(directory(data, gate.answer.is_ok()).await?)),
         StoreUrl::Postgres(url) => {
@@ -81,8 +92,9 @@ pub(super) async fn look(args: &Args) -> Result<Seen, String> {
         place,
         synchronised: synchronised().await,
         files: rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum,
-        configuration: configuration(args.config.as_deref()),
+        configuration,
         gate,
+        public,
     })
 }
 
@@ -152,12 +164,12 @@ async fn synchronised() -> Option<bool> {
 
 async fn gate(named: Option<&str>) -> Result<Gate, String> {
     let url = named.unwrap_or("http://127.0.0.1:7480").trim_end_matches('/').to_owned();
-    let answer = ready(&url).await?;
-    Ok(Gate { url, is_named: named.is_some(), answer })
+    let (answer, store) = ready(&url).await?;
+    Ok(Gate { url, is_named: named.is_some(), answer, store })
 }
 
 /// What `/readyz` says. An outer error is an URL that is none.
-async fn ready(base: &str) -> Result<Result<Vec<String>, String>, String> {
+async fn ready(base: &str) -> Result<(Result<Vec<String>, String>, Option<String>), String> {
     let wrong =
         || format!("--url {base}: write http:// or https://, a name or an address, and a port if it has one");
     let uri: Uri = base.parse().map_err(|_| wrong())?;
@@ -174,17 +186,19 @@ async fn ready(base: &str) -> Result<Result<Vec<String>, String>, String> {
         CallOutcome::Succeeded { status, answer } => (Some(status), Some(answer)),
         CallOutcome::Failed { status, answer, note, .. } | CallOutcome::Unknown { status, answer, note } => {
             if status.is_none() {
-                return Ok(Err(note));
+                return Ok((Err(note), None));
             }
             (status, answer)
         }
     };
     let document: Option<Value> = body.and_then(|answer| serde_json::from_slice(&answer.body).ok());
+    let store = document.as_ref().and_then(|d| d["store"].as_str()).map(str::to_owned);
     let reasons = document.as_ref().and_then(|d| d["reasons"].as_array());
-    Ok(match reasons {
+    let answer = match reasons {
         Some(reasons) => Ok(reasons.iter().filter_map(Value::as_str).map(str::to_owned).collect()),
         None => {
             Err(format!("something answers {} there, but not as a gate does", status.unwrap_or_default()))
         }
-    })
+    };
+    Ok((answer, store))
 }

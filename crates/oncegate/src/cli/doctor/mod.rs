@@ -4,6 +4,7 @@
 mod checks;
 mod database;
 mod look;
+mod public;
 mod report;
 #[cfg(test)]
 mod tests;
@@ -25,6 +26,10 @@ pub(super) struct Args {
     /// Where the gate answers; if named, it must [default: http://127.0.0.1:7480].
     #[arg(long, env = "ONCEGATE_URL")]
     url: Option<String>,
+    /// Also asks whether the gate is reached at its public_url, by its name, over TLS, and whether it is this one.
+    /// Stores nothing.
+    #[arg(long)]
+    public: bool,
     /// One JSON document instead of lines for people.
     #[arg(long)]
     json: bool,
@@ -38,6 +43,8 @@ struct Seen {
     files: Option<u64>,
     configuration: look::Configuration,
     gate: look::Gate,
+    /// Where that was asked for.
+    public: Option<public::Public>,
 }
 
 /// Where the store lies.
@@ -53,6 +60,7 @@ fn findings(seen: &Seen) -> Vec<Finding> {
         checks::configuration(&seen.configuration),
         checks::public_url(&seen.configuration),
     ];
+    findings.extend(seen.public.iter().flat_map(public::findings));
     match &seen.place {
         Place::Directory(seen) => findings.extend([
             checks::file_system(&seen.disk),
@@ -61,6 +69,7 @@ fn findings(seen: &Seen) -> Vec<Finding> {
             checks::sync(&seen.disk),
             checks::durability(&seen.store),
             checks::schema(&seen.store),
+            checks::store(&seen.store),
             checks::integrity(&seen.store),
         ]),
         Place::Database(seen) => findings.extend(database::findings(seen)),

@@ -8,6 +8,7 @@ use oncegate_store::sqlite::{self, FileSystem, Inspection, Lasting};
 
 use super::checks;
 use super::look::{Backup, Clock, Disk, Gate};
+use super::public::{self, Public, Reached, Reply};
 use super::report::{Finding, Mark, text};
 use crate::config::{self, Environment};
 
@@ -95,6 +96,8 @@ fn stores() {
         journal_mode: "wal".into(),
         synchronous: 2,
         ticked_at: None,
+        moved: None,
+        recovering: false,
         damage: vec![],
     };
     let with = |change: fn(&mut Inspection)| {
@@ -107,6 +110,19 @@ fn stores() {
         (checks::durability(&with(|_| ())), Mark::Ok, "FULL"),
         (checks::durability(&with(|i| i.journal_mode = "delete".into())), Mark::Problem, "delete"),
         (checks::durability(&with(|i| i.synchronous = 1)), Mark::Problem, "synchronous=1"),
+        (
+            checks::durability(&with(|i| (i.recovering, i.journal_mode) = (true, "delete".into()))),
+            Mark::Skipped,
+            "restored",
+        ),
+        (checks::store(&with(|_| ())), Mark::Ok, "in use"),
+        (checks::store(&with(|i| i.recovering = true)), Mark::Warn, "in recovery"),
+        (
+            checks::store(&with(|i| i.moved = Some(("db.example.com/gate".into(), "then".into())))),
+            Mark::Problem,
+            "moved to db.example.com/gate at then",
+        ),
+        (checks::store(&broken), Mark::Skipped, "cannot be read"),
         (checks::durability(&broken), Mark::Problem, "not a database"),
         (checks::durability(&Ok(None)), Mark::Skipped, "no store"),
         (checks::schema(&with(|_| ())), Mark::Ok, "3"),
@@ -193,7 +209,7 @@ fn configurations_and_gates() {
     };
     let gate = |is_named, answer: Result<&[&str], &str>| {
         let answer = answer.map(|r| r.iter().map(ToString::to_string).collect()).map_err(str::to_owned);
-        checks::gate(&Gate { url: "http://gate".into(), is_named, answer })
+        checks::gate(&Gate { url: "http://gate".into(), is_named, answer, store: None })
     };
     are([
         (url("public_url: https://hooks.example.com"), Mark::Ok, "https"),
@@ -221,4 +237,96 @@ fn a_report_counts_what_it_shows() {
          \n  2 checks: 1 ok, 0 warnings, 1 problem, 0 skipped"
     );
     assert!(text(&findings, true).contains("\x1b[1;31mproblem\x1b[0m"));
+}
+
+const NOW: Timestamp = Timestamp::from_millis(1_700_000_000_000);
+const DAY: Duration = Duration::from_secs(86_400);
+
+fn public(change: impl FnOnce(&mut Public, &mut Reached)) -> [Finding; 3] {
+    let webhook = Reply { status: 404, code: Some("unknown_source".into()), location: None };
+    let mut reached = Reached {
+        webhook,
+        store: Some("a1".into()),
+        ours: Some("a1".into()),
+        took: Duration::from_millis(42),
+        certificate: Some((NOW.before(30 * DAY), NOW.after(60 * DAY))),
+    };
+    let mut seen = Public {
+        url: Some("https://gate.example.com".into()),
+        addresses: Some(Ok(vec!["93.184.215.14".parse().unwrap()])),
+        reached: Err(String::new()),
+        now: NOW,
+    };
+    change(&mut seen, &mut reached);
+    if seen.reached.as_ref().is_err_and(String::is_empty) {
+        seen.reached = Ok(reached);
+    }
+    public::findings(&seen)
+}
+
+#[test]
+fn names_that_senders_find() {
+    let of = |addresses| public(|seen, _| seen.addresses = addresses)[0].clone();
+    are([
+        (of(Some(Ok(vec!["93.184.215.14".parse().unwrap()]))), Mark::Ok, "93.184.215.14"),
+        (of(Some(Ok(vec!["192.168.1.5".parse().unwrap()]))), Mark::Problem, "a private address"),
+        (of(Some(Ok(vec!["::1".parse().unwrap()]))), Mark::Problem, "a loopback address"),
+        (of(Some(Err("no such host".into()))), Mark::Problem, "no such host"),
+        (of(None), Mark::Warn, "a number in place of a name"),
+        (public(|seen, _| seen.url = None)[0].clone(), Mark::Problem, "no public_url"),
+    ]);
+}
+
+#[test]
+fn what_answers_in_public() {
+    let of = |change: &dyn Fn(&mut Reached)| public(|_, reached| change(reached))[1].clone();
+    let webhook = |status, code: Option<&str>, location: Option<&str>| Reply {
+        status,
+        code: code.map(Into::into),
+        location: location.map(Into::into),
+    };
+    are([
+        (of(&|_| ()), Mark::Ok, "this gate answers at https://gate.example.com, in 42ms"),
+        (of(&|seen| seen.store = Some("b2".into())), Mark::Problem, "another gate"),
+        (of(&|seen| seen.store = None), Mark::Ok, "it may be another"),
+        (of(&|seen| seen.ours = None), Mark::Warn, "none where this machine's should"),
+        (of(&|seen| seen.webhook = webhook(404, None, None)), Mark::Problem, "something answers 404"),
+        (of(&|seen| seen.webhook = webhook(200, None, None)), Mark::Problem, "something answers 200"),
+        (of(&|seen| seen.webhook = webhook(401, None, None)), Mark::Problem, "wants to know who calls"),
+        (
+            of(&|seen| seen.webhook = webhook(308, None, Some("https://www.example.com/in/"))),
+            Mark::Problem,
+            "sends on to https://www.example.com/in/",
+        ),
+        (
+            public(|seen, _| seen.reached = Err("connection refused".into()))[1].clone(),
+            Mark::Problem,
+            "cannot be reached from here: connection refused",
+        ),
+        (public(|seen, _| seen.url = None)[1].clone(), Mark::Skipped, "no public_url"),
+    ]);
+}
+
+#[test]
+fn certificates() {
+    let of = |certificate| public(|_, reached| reached.certificate = certificate)[2].clone();
+    let old = |left: Duration, life: Duration| of(Some((NOW.after(left).before(life), NOW.after(left))));
+    are([
+        (old(60 * DAY, 90 * DAY), Mark::Ok, "ends in 60 days"),
+        (old(19 * DAY, 90 * DAY), Mark::Ok, "ends in 19 days"),
+        (old(17 * DAY, 90 * DAY), Mark::Warn, "ends in 17 days: it should have been renewed"),
+        (old(5 * DAY, 6 * DAY), Mark::Ok, "ends in 5 days"),
+        (old(DAY, 6 * DAY), Mark::Warn, "ends in 24 h"),
+        (of(None), Mark::Skipped, "does not say when it ends"),
+        (
+            public(|seen, _| seen.url = Some("http://gate.example.com".into()))[2].clone(),
+            Mark::Problem,
+            "there is none",
+        ),
+        (
+            public(|seen, _| seen.reached = Err("reset".into()))[2].clone(),
+            Mark::Skipped,
+            "nothing was reached",
+        ),
+    ]);
 }

@@ -5,3 +5,4 @@ mod logs;
 mod metrics;
 mod probes;
 mod program;
+mod public;

@@ -62,11 +62,17 @@ impl Program {
 
 /// `oncegate doctor`, in a directory, on its `data`.
 pub(super) fn doctor(dir: &Path, args: &[&str]) -> Output {
+    doctor_with(dir, args, &[])
+}
+
+/// The same, with variables of the environment.
+pub(super) fn doctor_with(dir: &Path, args: &[&str], vars: &[(&str, &str)]) -> Output {
     Command::new(PROGRAM)
         .args(["doctor", "--data", "data"])
         .args(args)
         .current_dir(dir)
         .env_remove("ONCEGATE_URL")
+        .envs(vars.iter().copied())
         .output()
         .unwrap()
 }
