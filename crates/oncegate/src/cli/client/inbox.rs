@@ -109,7 +109,7 @@ fn json(lists: &[List]) -> String {
 fn meaning(list: InboxList) -> &'static str {
     match list {
         InboxList::Stuck => "went silent past its TTL: look, then reset or dismiss",
-        InboxList::Error => "failed: what is due runs again, by itself or by its caller",
+        InboxList::Error => "failed: what is due runs again, the rest waits for you",
         InboxList::Mismatch => "one key came with two payloads: compare them, then dismiss",
         InboxList::Parked => "held back: it runs only if somebody starts it",
         InboxList::Rejected => "webhooks that could not run: mend the source, then release",
@@ -149,7 +149,8 @@ fn shown(gate: &str, filters: &Filters, lists: &[List], now: Timestamp, screen: 
 }
 
 fn section(page: &mut String, filters: &Filters, list: &List, now: Timestamp, screen: &Screen) {
-    let room = screen.columns();
+    // In a pipe nothing is cut.
+    let room = screen.width.unwrap_or(usize::MAX);
     let name = list.list.as_str().to_uppercase();
     let meaning = cut(meaning(list.list), room.saturating_sub(4 + name.len()));
     page.push_str(&format!(

@@ -14,7 +14,8 @@ use super::report::Finding;
 
 /// For one request, its connection included.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
-/// Caddy and certbot renew a certificate when a third of its life is left: 30 days of 90. With a fifth left they did not.
+/// Caddy and certbot renew a certificate when a third of its life is left, 30 days of 90. With a fifth left they did
+/// not.
 const RENEWED_BEFORE: u32 = 5;
 /// A source that nobody declares, so that nothing is stored.
 const NO_SOURCE: &str = "/in/oncegate-doctor";
