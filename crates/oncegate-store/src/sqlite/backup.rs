@@ -54,9 +54,16 @@ const PACE: (i32, Duration) = (4_096, Duration::from_millis(5));
 /// Copies `source` to `target`, which must not be there. Blocks; the writer is not kept waiting.
 ///
 /// # Errors
-/// There is no room, the source is damaged or newer, or a file cannot be written. Nothing is left behind then.
+/// There is no room, the source is damaged, newer or was moved, or a file cannot be written. Nothing is left behind
+/// then.
 pub fn back_up(source: impl AsRef<Path>, target: &Path, now: Timestamp) -> Result<Made, StoreError> {
     let source = source.as_ref();
+    not_left_behind(&open_source(source)?, source)?;
+    copy_as_it_is(source, target, now)
+}
+
+/// The same of a store that may have been moved: it is upgraded, too, to take the move back.
+pub(super) fn copy_as_it_is(source: &Path, target: &Path, now: Timestamp) -> Result<Made, StoreError> {
     let at = |message: String| StoreError::Path { path: target.to_owned(), message };
     if target.exists() {
         return Err(at("is there already; a backup never replaces a file".into()));
@@ -64,7 +71,6 @@ pub fn back_up(source: impl AsRef<Path>, target: &Path, now: Timestamp) -> Resul
     let parent = dir::parent(target);
     dir::make_private(parent).map_err(|e| at(format!("cannot make its directory: {e}")))?;
     let from = open_source(source)?;
-    not_left_behind(&from, source)?;
     has_room(&from, parent)?;
     let unfinished = dir::with_suffix(target, UNFINISHED);
     let made = copy(&from, source, &unfinished).and_then(|counted| {

@@ -49,7 +49,7 @@ pub(super) fn migrate(db: &mut Connection, dir: &DataDir, now: Timestamp) -> Res
     let found = not_newer(db, &path)?;
     if found > 0 && found < KNOWN {
         let copy = BackupDir::of_data(dir.path()).before_upgrade(found, now);
-        let made = backup::back_up(&path, &copy, now)
+        let made = backup::copy_as_it_is(&path, &copy, now)
             .map_err(|e| StoreError::NotCopied { path: path.clone(), message: e.to_string() })?;
         tracing::info!(
             copy = %made.path.display(),

@@ -445,6 +445,10 @@ async fn a_move_is_taken_back_until_a_node_has_started() {
     move_store(dir.path(), &options, |_| {}).await.unwrap();
     // What was done to the database meanwhile is forgotten with the move.
     recover(&options, "by mistake", false).await.unwrap();
+    // A version before this one had moved it: it is copied and upgraded to take the move back.
+    let moved = rusqlite::Connection::open(dir.path().join("oncegate.db")).unwrap();
+    moved.pragma_update(None, "user_version", 4).unwrap();
+    drop(moved);
     take_back(dir.path(), &options).await.unwrap();
     assert!(PgStore::open(&options).await.is_err());
     let store = SqliteStore::open(dir.path(), &from).unwrap();

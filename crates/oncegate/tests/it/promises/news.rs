@@ -10,9 +10,19 @@ const A_WHILE: &str =
     "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 400000) SELECT";
 
 fn database(gate: &Gate) -> rusqlite::Connection {
-    let db = rusqlite::Connection::open(gate.database()).unwrap();
-    db.busy_timeout(std::time::Duration::from_secs(30)).unwrap();
-    db
+    rusqlite::Connection::open(gate.database()).unwrap()
+}
+
+/// Writes in between the tries of the gate, which take the lock again and again and leave it for a moment only: SQLite's
+/// own wait looks ten times a second and may miss them all.
+async fn write(db: &rusqlite::Connection, sql: &str) {
+    db.busy_timeout(std::time::Duration::ZERO).unwrap();
+    let until = tokio::time::Instant::now() + std::time::Duration::from_secs(30);
+    while let Err(error) = db.execute_batch(&format!("BEGIN IMMEDIATE; {sql}; COMMIT")) {
+        let is_busy = error.sqlite_error_code() == Some(rusqlite::ErrorCode::DatabaseBusy);
+        assert!(is_busy && tokio::time::Instant::now() < until, "{error}");
+        tokio::task::yield_now().await;
+    }
 }
 
 /// Waits until the step was answered, and the writer has been asked other things since.
@@ -37,14 +47,14 @@ async fn what_happened_is_written_down_once_the_store_can_write_again() {
         let gate = started(&yaml("", &[step("one", "repeat: never")]), &receiver).await;
         receiver.got("/one", 1).await;
         let db = database(&gate);
-        db.execute_batch(&format!(
+        let broken = format!(
             "CREATE TRIGGER broken BEFORE UPDATE ON {table} WHEN {when} BEGIN {A_WHILE} json('{{' || max(i)) FROM n; END"
-        ))
-        .unwrap();
+        );
+        write(&db, &broken).await;
         hold.let_go();
         answered(&gate, &receiver).await;
         assert_eq!(in_state(&gate, 1, "processing").await["error_cause"], json!(null), "{table}");
-        db.execute_batch("DROP TRIGGER broken").unwrap();
+        write(&db, "DROP TRIGGER broken").await;
         let claim = in_state(&gate, 1, "done").await;
         assert_eq!(claim["calls"][0]["outcome"], "succeeded", "{table}: {claim}");
         assert_eq!(receiver.requests().len(), 1, "{table}");
@@ -70,14 +80,12 @@ async fn an_answer_for_which_the_store_has_no_room_is_written_down_once_it_has()
         assert!(room < 50, "it never gets full");
     }
     let db = database(&gate);
-    db.execute_batch(&format!(
-        "CREATE TRIGGER slow BEFORE UPDATE ON step_calls BEGIN {A_WHILE} max(i) FROM n; END"
-    ))
-    .unwrap();
+    let slow = format!("CREATE TRIGGER slow BEFORE UPDATE ON step_calls BEGIN {A_WHILE} max(i) FROM n; END");
+    write(&db, &slow).await;
     hold.let_go();
     answered(&gate, &receiver).await;
     assert_eq!(in_state(&gate, 1, "processing").await["calls"][0]["outcome"], "in_flight");
-    db.execute_batch("DROP TRIGGER slow; DELETE FROM payloads WHERE length(body) >= 40000").unwrap();
+    write(&db, "DROP TRIGGER slow; DELETE FROM payloads WHERE length(body) >= 40000").await;
     let claim = in_state(&gate, 1, "done").await;
     assert_eq!(claim["calls"][0]["outcome"], "succeeded", "{claim}");
     assert_eq!(receiver.requests().len(), 1);
