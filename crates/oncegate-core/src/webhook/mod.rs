@@ -5,15 +5,21 @@
 //! `Rules`, its `mod` line, and its line in the `registry!` below. Facts on providers: `webhooks/README.md`.
 
 mod body;
+mod calendly;
 mod environment;
 mod field;
+mod formstack;
 mod github;
 mod hmac;
 mod request;
+mod shopify;
 mod signature;
 mod standard_webhooks;
+mod stripe;
 mod tally;
+mod timed;
 mod typeform;
+mod webflow;
 
 use std::borrow::Cow;
 use std::fmt;
@@ -186,6 +192,16 @@ registry! {
     Typeform = "typeform" => typeform::Typeform,
     /// Tally forms.
     Tally = "tally" => tally::Tally,
+    /// Webflow forms, of webhooks that were made by an app or with a site token.
+    Webflow = "webflow" => webflow::Webflow,
+    /// Formstack forms.
+    Formstack = "formstack" => formstack::Formstack,
+    /// Stripe payments.
+    Stripe = "stripe" => stripe::Stripe,
+    /// Shopify shops.
+    Shopify = "shopify" => shopify::Shopify,
+    /// Calendly bookings.
+    Calendly = "calendly" => calendly::Calendly,
     /// GitHub repositories, organisations and apps.
     Github = "github" => github::Github,
     /// Everybody who follows the Standard Webhooks specification: Svix and its customers, Make, …

@@ -6,14 +6,12 @@ use std::borrow::Cow;
 use serde_json::Value;
 
 use super::signature::{Algorithm, Encoding, any_fits, presented, single};
+use super::timed::{TOLERANCE_S, Unit, check_time};
 use super::{DefaultKey, FieldPath, Headers, Request, Rules, SecretError, SignatureError, instant};
 use crate::secret::Secret;
 use crate::time::Timestamp;
 
 pub(super) struct StandardWebhooks;
-
-/// How far the signed time may lie from ours, in seconds, before or after (the reference libraries' value).
-const TOLERANCE_S: u64 = 300;
 
 /// The three headers, which must all be of one family: with an id from one and a signature from the other, the
 /// key would not be the one that was signed.
@@ -60,7 +58,7 @@ impl Rules for StandardWebhooks {
         let presented = presented(req.headers, names.signature, char::is_whitespace)?;
         let id = single(req.headers, names.id)?;
         let timestamp = single(req.headers, names.timestamp)?;
-        check_time(names.timestamp, timestamp, now)?;
+        check_time(names.timestamp, timestamp, Unit::Seconds, TOLERANCE_S, now)?;
 
         let mut signatures = Vec::new();
         let mut asymmetric = false;
@@ -105,26 +103,4 @@ impl Rules for StandardWebhooks {
     fn event_type(&self, _req: &Request<'_>, payload: &Value) -> Option<String> {
         payload.get("type")?.as_str().map(str::to_owned)
     }
-}
-
-fn check_time(header: &str, text: &str, now: Timestamp) -> Result<(), SignatureError> {
-    let signed_at = match text.bytes().all(|b| b.is_ascii_digit()) {
-        true => text.parse::<i64>().ok(),
-        false => None,
-    };
-    let Some(signed_at) = signed_at else {
-        let expected = "<seconds since 1970>".to_owned();
-        return Err(SignatureError::Malformed { header: header.to_owned(), expected });
-    };
-    let off_by_s = now.as_secs().abs_diff(signed_at);
-    if off_by_s <= TOLERANCE_S {
-        return Ok(());
-    }
-    let direction = if signed_at < now.as_secs() { "behind" } else { "ahead of" };
-    Err(SignatureError::OutsideTolerance {
-        header: header.to_owned(),
-        off_by_s,
-        direction,
-        tolerance_s: TOLERANCE_S,
-    })
 }

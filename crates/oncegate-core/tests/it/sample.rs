@@ -61,6 +61,26 @@ impl Sample {
         Timestamp::from_secs(self.verify.now_unix)
     }
 
+    /// The time that is signed, where one is: in seconds, and by how much it may be off.
+    pub(crate) fn signed_at(&self) -> Option<(i64, i64)> {
+        let header = |name: &str| {
+            let found = self.headers.iter().find(|(n, _)| n.eq_ignore_ascii_case(name))?;
+            Some(found.1.as_str().unwrap().to_owned())
+        };
+        let element = |name| {
+            let text = header(name)?;
+            text.split(',').find_map(|part| part.strip_prefix("t=")).map(str::to_owned)
+        };
+        let (text, in_a_second) = match self.provider.as_str() {
+            "standard_webhooks" => (header("webhook-timestamp").or_else(|| header("svix-timestamp")), 1),
+            "stripe" => (element("stripe-signature"), 1),
+            "calendly" => (element("calendly-webhook-signature"), 1),
+            "webflow" => (header("x-webflow-timestamp"), 1_000),
+            _ => (None, 1),
+        };
+        Some((text?.parse::<i64>().unwrap() / in_a_second, self.verify.tolerance_s.unwrap()))
+    }
+
     pub(crate) fn verified(&self) -> Result<(), SignatureError> {
         self.verified_as(&self.headers(), &self.body(), &[self.secret()], self.now())
     }
@@ -124,6 +144,38 @@ files![
     "tally/03_tampered.json",
     "tally/04_awkward.json",
     "tally/05_pretty_printed_body_signed_compact.json",
+    "webflow/01_first.json",
+    "webflow/02_retry.json",
+    "webflow/03_tampered.json",
+    "webflow/05_dashboard_webhook_unsigned.json",
+    "webflow/06_awkward.json",
+    "formstack/01_first_form_encoded.json",
+    "formstack/01b_first_json.json",
+    "formstack/02_retry.json",
+    "formstack/03_tampered.json",
+    "formstack/04_awkward_duplicate_keys.json",
+    "stripe/01_first.json",
+    "stripe/02_retry.json",
+    "stripe/02c_second_event_same_object.json",
+    "stripe/03_tampered.json",
+    "stripe/04_expired.json",
+    "stripe/04b_exactly_at_tolerance.json",
+    "stripe/04c_future_timestamp.json",
+    "stripe/05_rotation_two_signatures.json",
+    "stripe/06_awkward.json",
+    "stripe/07_thin_event.json",
+    "shopify/01_first.json",
+    "shopify/02_retry.json",
+    "shopify/02b_second_subscription.json",
+    "shopify/03_tampered.json",
+    "shopify/04_events_style_headers.json",
+    "shopify/05_awkward.json",
+    "calendly/01_first.json",
+    "calendly/02_retry.json",
+    "calendly/03_tampered.json",
+    "calendly/04_expired.json",
+    "calendly/05_reschedule_cancel_half.json",
+    "calendly/05b_reschedule_create_half.json",
     "github/00_ping.json",
     "github/01_first.json",
     "github/02_retry_redelivery.json",

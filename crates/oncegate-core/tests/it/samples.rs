@@ -4,6 +4,18 @@ use oncegate_core::webhook::{Reading, SecretError, SignatureError};
 
 use crate::sample::{all, named};
 
+const PROVIDERS: [&str; 9] = [
+    "typeform",
+    "tally",
+    "webflow",
+    "formstack",
+    "stripe",
+    "shopify",
+    "calendly",
+    "github",
+    "standard_webhooks",
+];
+
 #[test]
 fn each_sample_gets_its_verdict() {
     for s in all() {
@@ -16,7 +28,14 @@ fn each_sample_gets_its_verdict() {
             ("valid" | "handshake" | "valid_signature_body_not_json", _) => got.is_ok(),
             ("invalid_signature", _) => matches!(got, Err(SignatureError::Mismatch { .. })),
             ("missing_signature", _) => matches!(got, Err(SignatureError::MissingHeader { .. })),
-            ("expired", _) => matches!(got, Err(SignatureError::OutsideTolerance { off_by_s: 301, .. })),
+            ("expired", _) => {
+                let (_, tolerance) = s.signed_at().unwrap();
+                matches!(got, Err(SignatureError::OutsideTolerance { off_by_s, .. }) if off_by_s == tolerance as u64 + 1)
+            }
+            // Official libraries look at one side only; here a clock that is an hour off is not believed.
+            ("valid_in_official_library_future_timestamp", _) => {
+                matches!(got, Err(SignatureError::OutsideTolerance { direction: "ahead of", .. }))
+            }
             (verdict, _) => panic!("{}: no rule for the verdict {verdict}", s.name()),
         };
         assert!(as_expected, "{}: wanted {}, got {got:?}", s.name(), s.verify.expected);
@@ -37,7 +56,9 @@ fn each_sample_gets_its_key() {
         if s.verify.expected == "handshake" {
             assert_eq!(s.reading(), Reading::Handshake, "{}", s.name());
         } else if let [key] = s.suggested_keys.as_slice() {
-            assert_eq!(s.event().identity.unwrap().as_str(), key, "{}", s.name());
+            // A colon within a field is escaped, or two fields could be taken for another two.
+            let made = s.event().identity.unwrap().as_str().replace("\\:", ":");
+            assert_eq!(&made, key, "{}", s.name());
         }
     }
 }
@@ -49,16 +70,24 @@ fn a_repeat_of_one_event_has_its_key_and_no_differing_fingerprint() {
         let Some(first) = &s.same_event_as else { continue };
         let (first, again) = (named(&format!("{}/{first}", s.provider)).event(), s.event());
         assert_eq!(first.identity, again.identity, "{}", s.name());
+        // The same form as JSON in place of form fields: names are nested there, and no webhook sends both.
+        if s.name() == "formstack/01b_first_json" {
+            continue;
+        }
         assert!(!first.fingerprint.differs_from(&again.fingerprint), "{}", s.name());
         repeats += 1;
     }
-    assert_eq!(repeats, 6);
+    assert_eq!(repeats, 12);
 }
 
 #[test]
 fn a_changed_body_under_the_same_key_has_a_differing_fingerprint() {
-    for provider in ["typeform", "tally", "github", "standard_webhooks"] {
-        let first = named(&format!("{provider}/01_first")).event();
+    for provider in PROVIDERS {
+        let first = named(&format!(
+            "{provider}/01_first{}",
+            if provider == "formstack" { "_form_encoded" } else { "" }
+        ));
+        let first = first.event();
         let tampered = named(&format!("{provider}/03_tampered")).event();
         assert_eq!(first.identity, tampered.identity, "{provider}");
         assert!(first.fingerprint.differs_from(&tampered.fingerprint), "{provider}");

@@ -90,7 +90,10 @@ fn providers_go_by_name() {
         let scheme = if *name == "hmac" { some() } else { None };
         assert_eq!(Provider::from_name(name, scheme).unwrap().name(), *name);
     }
-    assert_eq!(Provider::NAMES, ["typeform", "tally", "github", "standard_webhooks", "hmac"]);
+    let mut once = Provider::NAMES.to_vec();
+    once.sort_unstable();
+    once.dedup();
+    assert_eq!(once.len(), Provider::NAMES.len());
     assert_eq!(Provider::from_name("hmac", None), Err(ProviderError::SchemeMissing));
     assert!(matches!(Provider::from_name("github", some()), Err(ProviderError::SchemeUnused { .. })));
     let unknown = Provider::from_name("typefrom", None).unwrap_err().to_string();

@@ -327,8 +327,8 @@ fn of_a_source() {
             ("hook:\nprovider: ^Typeform\nautomation: welcome", "did you mean `typeform`?"),
             ("hook:\nprovider: ^gihtub\nautomation: welcome", "did you mean `github`?"),
             (
-                "hook:\nprovider: ^shopyfi\nautomation: welcome",
-                "no provider `shopyfi`; known are typeform, tally",
+                "hook:\nprovider: ^wufoo\nautomation: welcome",
+                "no provider `wufoo`; known are typeform, tally",
             ),
             ("hook:\nprovider: tally\n^secret: env:HOOK", "`automation` is missing here; add it"),
             (
