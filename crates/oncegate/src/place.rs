@@ -147,7 +147,15 @@ pub async fn open_store(
                 fresh_secret: entropy::bytes(),
                 limits: postgres::Limits::default(),
             };
-            Ok(Arc::new(PgStore::open_observed(&options, observer).await?))
+            let opened = PgStore::open_observed(&options, observer).await.map_err(|error| match error {
+                // Callers of a gate that runs are told to come back; whoever starts one has to mend something.
+                StoreError::Away(why) => StoreError::Refused(format!(
+                    "the database does not answer ({why}): see that it runs and can be reached from here, or name \
+                     another one with --store"
+                )),
+                other => other,
+            });
+            Ok(Arc::new(opened?))
         }
     }
 }

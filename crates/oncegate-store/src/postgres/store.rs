@@ -61,12 +61,9 @@ impl PgStore {
         let target = Target::parse(&options.url)?;
         let name = target.name();
         let pool = pool::make(target, &options.node, &options.limits)?;
-        // Whoever starts a gate is told more than callers of one that runs.
+        // Whoever opens a store is told which one.
         migrations::migrate(&pool).await.map_err(|error| match error {
-            StoreError::Away(why) => StoreError::Refused(format!(
-                "the database {name} does not answer: {why}; see that it runs and can be reached from here, or name \
-                 another one with --store"
-            )),
+            StoreError::Away(why) => StoreError::Away(format!("{name}: {why}")),
             other => other,
         })?;
         let joined = nodes::join(&pool, options).await?;

@@ -7,8 +7,8 @@ use http::{Method, Uri};
 use oncegate_connect::{CallOutcome, Caller, Options, OutgoingRequest, PrivateAllowance};
 use oncegate_core::time::Timestamp;
 use oncegate_store::clock::{Clock as _, SystemClock};
-use oncegate_store::postgres;
 use oncegate_store::sqlite::{self, FileSystem, Inspection};
+use oncegate_store::{StoreError, postgres};
 use serde_json::Value;
 use tokio::process::Command;
 
@@ -85,7 +85,10 @@ pub(super) async fn look(args: &Args) -> Result<Seen, String> {
     let place = match args.store.url()? {
         StoreUrl::Sqlite(data) => Place::Directory(Box::new(directory(data, gate.answer.is_ok()).await?)),
         StoreUrl::Postgres(url) => {
-            Place::Database(postgres::inspect(&url, &SystemClock::new()).await.map_err(|e| e.to_string()))
+            Place::Database(postgres::inspect(&url, &SystemClock::new()).await.map_err(|e| match e {
+                StoreError::Away(why) => format!("the database does not answer: {why}"),
+                other => other.to_string(),
+            }))
         }
     };
     Ok(Seen {
