@@ -292,11 +292,9 @@ impl Search<'_> {
         let Some(row) = &mut world.rows[key] else { return false };
         let begun = step::begun(&row.claim, held.fence, now);
         row.in_flight = begun.is_some();
-        if let Some(claim) = begun {
-            world.put(key, claim);
-            return true;
-        }
-        false
+        let Some(claim) = begun else { return false };
+        world.put(key, claim);
+        true
     }
 }
 
