@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The one test command: formatting, lints, every test, the API against its description, the documentation. It needs
-# Rust, a C compiler, Python and PostgreSQL's programs, and no running service. What it says is what it does; it stops
-# at the first step that fails.
+# The one test command: formatting, lints, every test, what the providers' libraries sign, the API against its description,
+# the documentation. It needs Rust, a C compiler, Python, Node and PostgreSQL's programs, and no running service. What it
+# says is what it does; it stops at the first step that fails.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -70,9 +70,14 @@ documentation() { RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --q
 step 'C compiler' c_compiler
 step 'Rust' rust
 step 'PostgreSQL' postgresql
+# The network works while the compiler does. Not before: two installations at a time are in each other's way.
+scripts/official.sh --install &
+libraries=$!
 step 'Formatting' cargo fmt --all --check
 step 'Lints' cargo clippy --workspace --all-targets --quiet -- -D warnings
 step 'Tests' cargo test --workspace
+wait "$libraries" || stop "the providers' libraries could not be installed, see above"
+step "Providers' libraries" scripts/official.sh
 step 'API description' scripts/api.sh
 step 'Documentation' documentation
 say "All passed in $SECONDS s"

@@ -54,6 +54,20 @@ pub const INTAKE_GITHUB_BODY_BYTES_MAX: usize = 25 * 1024 * 1024;
 /// Largest webhook body taken from any other provider, in bytes: forms and orders, with links to files. Anybody can
 /// begin to send one, so it is no larger than it must be.
 pub const INTAKE_BODY_BYTES_MAX: usize = 5 * 1024 * 1024;
+/// Events of one webhook request; the largest batches known have 1,500 (SendGrid, Meta).
+pub const INTAKE_EVENTS_MAX: usize = 5_000;
+/// Parts of one multipart form: fields and files.
+pub const MULTIPART_PARTS_MAX: usize = 10_000;
+/// Requests of one source that are kept in memory to choose its key by.
+pub const RECENT_SAMPLES_MAX: usize = 5;
+/// Largest body, in bytes, that is kept so.
+pub const RECENT_BODY_BYTES_MAX: usize = 64 * 1024;
+/// How long they are kept: whoever sets up a source looks the same day.
+pub const RECENT_KEPT_FOR: Duration = Duration::from_secs(24 * 3600);
+/// How far apart they are, so that a busy source spends no time on copies.
+pub const RECENT_APART: Duration = Duration::from_secs(1);
+/// Keys of one source that are compared, to see one event come under two delivery ids.
+pub const RECENT_KEYS_MAX: usize = 64;
 /// What is read, in bytes, of a body whose headers alone show that its signature cannot be right: enough to keep what
 /// a provider sends while its secret is not set up.
 pub const UNSIGNED_BODY_BYTES_MAX: usize = 64 * 1024;

@@ -27,6 +27,16 @@ pub struct AdmitCall {
     pub actor: String,
 }
 
+impl AdmitCall {
+    /// What is stored of an event as it came: the request's body, or its own part of it.
+    pub(crate) fn body_of<'a>(&'a self, event: &'a AdmitEvent) -> &'a [u8] {
+        match event.of_batch {
+            true => event.json.as_bytes(),
+            false => &self.body,
+        }
+    }
+}
+
 /// A person's release of a delivery that waited.
 #[derive(Clone, Debug)]
 pub struct Release {
@@ -51,6 +61,8 @@ pub struct AdmitEvent {
     pub delivery_id: Option<String>,
     /// Its payload as JSON.
     pub json: String,
+    /// It is one part of its request: its JSON is stored in place of the body.
+    pub of_batch: bool,
     /// The record it touches.
     pub record: Option<RecordName>,
     /// Why it is of another environment than its source: then it takes no key, and is kept for a person.

@@ -20,7 +20,7 @@ use oncegate_core::secret::Secret;
 use oncegate_core::time::Timestamp;
 use oncegate_core::token::Fence;
 use oncegate_core::webhook::{
-    Algorithm, Encoding, EventRules, FieldPath, Headers, HmacScheme, Provider, Reading, Request,
+    Algorithm, Encoding, EventRules, FieldPath, Headers, HmacScheme, Provider, Reading, Request, Trust,
 };
 use oncegate_runner::flow;
 use serde_json::{Map, Value, json};
@@ -345,38 +345,62 @@ fn providers() -> Vec<Provider> {
     all
 }
 
+const URL: &str = "https://gate.example.com/in/x";
+
 /// Signature, signed time and body, one a line.
 fn signatures(bytes: &[u8]) -> Result<(), String> {
     let mut lines = bytes.splitn(3, |b| *b == b'\n');
     let mut line = || lines.next().unwrap_or_default();
     let (signature, time, body) = (line(), line(), line());
-    let mut fields = vec![("webhook-id", &b"m"[..]), ("webhook-timestamp", time)];
-    let of_providers = ["typeform-signature", "tally-signature", "x-hub-signature-256", "webhook-signature"];
+    let mut fields = vec![("webhook-id", &b"m"[..])];
+    let times = [
+        "webhook-timestamp",
+        "x-slack-request-timestamp",
+        "x-hubspot-request-timestamp",
+        "x-twilio-email-event-webhook-timestamp",
+    ];
+    fields.extend(times.map(|name| (name, time)));
+    let of_providers = [
+        "typeform-signature",
+        "tally-signature",
+        "x-hub-signature-256",
+        "webhook-signature",
+        "x-slack-signature",
+        "x-hubspot-signature-v3",
+        "x-twilio-signature",
+        "x-twilio-email-event-webhook-signature",
+        "x-shared-secret",
+    ];
     fields.extend(of_providers.map(|name| (name, signature)));
     fields.push(("x-signature", signature));
     let headers = Headers::new(fields);
-    let request = Request { headers: &headers, body };
-    let secrets = [Secret::new("whsec_MDEyMzQ1Njc4OWFiY2RlZg=="), Secret::new(signature)];
+    let request = Request::post(URL, &headers, body);
+    let trust = Trust::of([Secret::new("whsec_MDEyMzQ1Njc4OWFiY2RlZg==")]);
+    let odd = Secret::new(signature);
     let now = Timestamp::from_secs(i64::try_from(body.len()).unwrap_or(0) + 1_767_225_600);
     for provider in providers() {
-        match provider.verify(&request, &secrets[..1], now) {
+        match provider.verify(&request, &trust, now) {
             Ok(()) => return Err(format!("{provider} believed it")),
             Err(e) => told(&e)?,
         }
         // A secret that is as odd as its signature.
-        let _ = provider.verify(&request, &secrets[1..], now);
-        let _ = provider.check_secret(&secrets[1]);
+        let _ = provider.verify(&request, &Trust::of([odd.clone()]), now);
+        let _ = provider.check_secret(&odd);
     }
     Ok(())
 }
 
 fn events(bytes: &[u8]) -> Result<(), String> {
     let (first, body) = bytes.split_first().unwrap_or((&b'j', b""));
-    let kind = if *first == b'f' { "application/x-www-form-urlencoded" } else { "application/json" };
+    let kind = match *first {
+        b'f' => "application/x-www-form-urlencoded",
+        b'm' => "multipart/form-data; boundary=b",
+        _ => "application/json",
+    };
     let id = [*first];
     let headers =
         Headers::new([("content-type", kind.as_bytes()), ("x-github-delivery", &id), ("webhook-id", &id)]);
-    let request = Request { headers: &headers, body };
+    let request = Request::post(URL, &headers, body);
     let key: Vec<KeyField> = "header:webhook-id".parse().into_iter().collect();
     let declared = EventRules { key: Some(key), ..EventRules::default() };
     for provider in providers() {

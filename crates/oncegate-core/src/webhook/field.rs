@@ -219,6 +219,24 @@ pub enum NoIdentity {
         /// The field path.
         field: String,
     },
+    /// The field holds `0`, which this provider sends where it stores nothing.
+    #[error(
+        "`{field}` is 0, which this sender writes when it stores no entries, so all events would be one; switch its \
+         storage of entries on, or name another `key`"
+    )]
+    Zero {
+        /// The field path.
+        field: String,
+    },
+    /// The sender's variable was never filled in.
+    #[error(
+        "`{field}` holds a placeholder that the sender did not fill in; map a value there, one that differs from \
+         event to event"
+    )]
+    Placeholder {
+        /// The field path.
+        field: String,
+    },
     /// What stands in the field does not fit its rule.
     #[error("`{field}` {why}")]
     Unfit {
@@ -241,7 +259,8 @@ pub enum NoIdentity {
         /// What is wrong with the body, and where.
         why: String,
     },
-    /// The body's JSON names a member twice, with different values: whichever is taken, another reader takes the other.
+    /// The body's JSON names a member twice, with different values: whichever is taken, another reader takes the
+    /// other.
     #[error(
         "the body names `{member}` twice with different values, so nobody can say what it means; \
          have the sender name it once"

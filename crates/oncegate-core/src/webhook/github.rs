@@ -3,50 +3,35 @@
 //! `X-GitHub-Delivery` and `X-GitHub-Event` are outside the signature: whoever captured a request can send it
 //! again under a new id. Where that matters, declare key fields from the body.
 
-use std::borrow::Cow;
-
 use serde_json::Value;
 
-use super::body::{Body, is_form};
-use super::signature::{Algorithm, BodySignature, Encoding};
-use super::{DefaultKey, FieldPath, Request, Rules, SignatureError};
-use crate::time::Timestamp;
+use super::body::Body;
+use super::default_key::DefaultKey;
+use super::rules::{Answer, Rules, Signature};
+use super::signature::{BodySignature, Encoding};
+use super::{FieldPath, Request};
 
 pub(super) struct Github;
 
 impl Rules for Github {
     /// `X-Hub-Signature` (SHA-1) is not looked at: GitHub sends the SHA-256 one next to it.
-    fn verify(
-        &self,
-        req: &Request<'_>,
-        keys: &[Cow<'_, [u8]>],
-        _now: Timestamp,
-    ) -> Result<(), SignatureError> {
-        let scheme = BodySignature {
-            header: "x-hub-signature-256",
-            prefix: "sha256=",
-            algorithm: Algorithm::Sha256,
-            encoding: Encoding::Hex,
-        };
-        scheme.verify(req, keys)
+    fn signature(&self, _req: &Request<'_>) -> Signature<'_> {
+        Signature::Body(BodySignature::sha256("x-hub-signature-256", "sha256=", Encoding::Hex))
     }
 
     /// A hook set to form encoding sends the JSON in a field `payload`.
     fn body(&self, req: &Request<'_>) -> Body {
-        let body = Body::read(req);
-        match body.payload.get("payload") {
-            Some(Value::String(json)) if is_form(req) => Body::json(json.as_bytes()),
-            _ => body,
-        }
+        Body::read(req).wrapped(req)
     }
 
     /// The header alone is unsigned, so it may not make a real event vanish: the body must be a ping's too.
-    fn is_handshake(&self, req: &Request<'_>, payload: &Value) -> bool {
-        req.headers.get("x-github-event") == Some("ping") && payload.get("zen").is_some()
+    fn handshake(&self, req: &Request<'_>, payload: &Value) -> Option<Option<Answer>> {
+        let ping = req.headers.get("x-github-event") == Some("ping") && payload.get("zen").is_some();
+        ping.then_some(None)
     }
 
-    fn default_key(&self, _req: &Request<'_>) -> Option<DefaultKey> {
-        Some(DefaultKey { with_source: false, fields: vec![FieldPath::header("x-github-delivery")] })
+    fn default_key(&self, _req: &Request<'_>, _payload: &Value) -> Option<DefaultKey> {
+        Some(DefaultKey::of([FieldPath::header("x-github-delivery")]))
     }
 
     fn delivery_id(&self, _req: &Request<'_>) -> Option<FieldPath> {

@@ -1,14 +1,13 @@
 //! Everybody who signs the raw body with an HMAC in one header: Shopify, WooCommerce, Meta, home-grown senders.
 
-use std::borrow::Cow;
-
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::Request;
+use super::default_key::DefaultKey;
 use super::field::is_header_name;
+use super::rules::{Rules, Signature};
 use super::signature::{Algorithm, BodySignature, Encoding};
-use super::{DefaultKey, Request, Rules, SignatureError};
-use crate::time::Timestamp;
 
 pub(super) const NAME: &str = "hmac";
 
@@ -90,22 +89,19 @@ impl HmacScheme {
 }
 
 impl Rules for HmacScheme {
-    fn verify(
-        &self,
-        req: &Request<'_>,
-        keys: &[Cow<'_, [u8]>],
-        _now: Timestamp,
-    ) -> Result<(), SignatureError> {
+    fn signature(&self, _req: &Request<'_>) -> Signature<'_> {
         let Self { header, algorithm, encoding, prefix } = self;
-        BodySignature { header, prefix, algorithm: *algorithm, encoding: *encoding }.verify(req, keys)
+        Signature::Body(BodySignature {
+            header,
+            prefix,
+            algorithm: *algorithm,
+            encoding: *encoding,
+            salt: b"",
+        })
     }
 
     /// Nobody but the operator knows what names an event of an unknown sender.
-    fn default_key(&self, _req: &Request<'_>) -> Option<DefaultKey> {
-        None
-    }
-
-    fn event_type(&self, _req: &Request<'_>, _payload: &Value) -> Option<String> {
+    fn default_key(&self, _req: &Request<'_>, _payload: &Value) -> Option<DefaultKey> {
         None
     }
 }

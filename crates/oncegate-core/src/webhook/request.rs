@@ -38,11 +38,43 @@ impl Headers {
     }
 }
 
-/// What was received: the header fields and the body, byte for byte as it came over the wire.
+/// What was received: the head, and the body byte for byte as it came over the wire.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
+    /// In capitals.
+    pub method: &'a str,
+    /// The address as the sender was given it: scheme, public host, path, query. Some sign it.
+    pub url: &'a str,
+    /// What follows the source's own address in the path: where senders that sign nothing may show the secret.
+    pub tail: Option<&'a str>,
     /// All header fields.
     pub headers: &'a Headers,
     /// The raw body; signatures are over these bytes and nothing derived from them.
     pub body: &'a [u8],
+}
+
+impl<'a> Request<'a> {
+    /// One that was posted to a source's own address.
+    pub fn post(url: &'a str, headers: &'a Headers, body: &'a [u8]) -> Self {
+        Self { method: "POST", url, tail: None, headers, body }
+    }
+
+    /// The parameters of the address, decoded, in their order.
+    pub(super) fn query(
+        &self,
+    ) -> impl Iterator<Item = (std::borrow::Cow<'a, str>, std::borrow::Cow<'a, str>)> {
+        let query = self.url.split_once('?').map(|(_, query)| query).unwrap_or_default();
+        form_urlencoded::parse(query.split('#').next().unwrap_or_default().as_bytes())
+    }
+
+    /// The first value of a parameter of the address.
+    pub(super) fn parameter(&self, name: &str) -> Option<std::borrow::Cow<'a, str>> {
+        self.query().find(|(known, _)| known == name).map(|(_, value)| value)
+    }
+
+    /// The kind of the body without its parameters, in lower case.
+    pub(super) fn content_type(&self) -> String {
+        let kind = self.headers.get("content-type").and_then(|value| value.split(';').next());
+        kind.unwrap_or_default().trim().to_ascii_lowercase()
+    }
 }

@@ -3,12 +3,12 @@
 //! Shop, topic and ids stand in headers, which are not signed: whoever captured a request could send it again under a
 //! new id. Where that matters, declare key fields from the body.
 
-use std::borrow::Cow;
-
 use serde_json::Value;
 
-use super::signature::{Algorithm, BodySignature, Encoding};
-use super::{DefaultKey, FieldPath, Headers, Request, Rules, SignatureError, instant};
+use super::default_key::DefaultKey;
+use super::rules::{Rules, Signature, instant};
+use super::signature::{BodySignature, Encoding};
+use super::{FieldPath, Headers, Request};
 use crate::time::Timestamp;
 
 pub(super) struct Shopify;
@@ -45,26 +45,14 @@ fn names(headers: &Headers) -> &'static Names {
 }
 
 impl Rules for Shopify {
-    fn verify(
-        &self,
-        req: &Request<'_>,
-        keys: &[Cow<'_, [u8]>],
-        _now: Timestamp,
-    ) -> Result<(), SignatureError> {
-        let scheme = BodySignature {
-            header: names(req.headers).signature,
-            prefix: "",
-            algorithm: Algorithm::Sha256,
-            encoding: Encoding::Base64,
-        };
-        scheme.verify(req, keys)
+    fn signature(&self, req: &Request<'_>) -> Signature<'_> {
+        Signature::Body(BodySignature::sha256(names(req.headers).signature, "", Encoding::Base64))
     }
 
     /// Two subscriptions of one topic send one event under two webhook ids, so it is the event's id that counts.
-    fn default_key(&self, req: &Request<'_>) -> Option<DefaultKey> {
+    fn default_key(&self, req: &Request<'_>, _payload: &Value) -> Option<DefaultKey> {
         let names = names(req.headers);
-        let fields = [names.shop, names.topic, names.event].map(FieldPath::header).to_vec();
-        Some(DefaultKey { with_source: false, fields })
+        Some(DefaultKey::of([names.shop, names.topic, names.event].map(FieldPath::header)))
     }
 
     fn delivery_id(&self, req: &Request<'_>) -> Option<FieldPath> {

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use data_encoding::{BASE64, BASE64_NOPAD, HEXLOWER_PERMISSIVE};
 use hmac::{Hmac, KeyInit, Mac};
 use serde::Deserialize;
+use sha1::Sha1;
 use sha2::Sha512;
 use subtle::ConstantTimeEq;
 
@@ -95,6 +96,57 @@ pub enum SignatureError {
         /// How far off it may be, in seconds.
         tolerance_s: u64,
     },
+    /// The signature should stand in the body, and does not.
+    #[error(
+        "the body has no `{field}`, where this provider signs; check that the source's provider is right"
+    )]
+    MissingInBody {
+        /// The field.
+        field: &'static str,
+    },
+    /// The signature is right, but covers nothing of the body.
+    #[error("the signature does not cover this body: {why}")]
+    NotCovered {
+        /// What is missing, and how to have it.
+        why: &'static str,
+    },
+    /// A sender that signs nothing shows no secret.
+    #[error(
+        "the request shows no secret; this provider signs nothing, so put the source's secret into the address or a \
+         header of the sender: {place}"
+    )]
+    NoSharedSecret {
+        /// Where it is looked for.
+        place: String,
+    },
+    /// A sender that signs nothing shows a secret that is not ours.
+    #[error("the secret that the request shows is none of this source's (secrets tried: {secrets})")]
+    WrongSharedSecret {
+        /// How many secrets were tried.
+        secrets: usize,
+    },
+    /// Genuine perhaps, but of somebody else.
+    #[error("`{field}` is {found}, which is not the one that this source names; {mend}")]
+    WrongSource {
+        /// Where it says whose it is.
+        field: &'static str,
+        /// What it says.
+        found: String,
+        /// What to do.
+        mend: &'static str,
+    },
+    /// Nothing that this provider sends.
+    #[error("the body cannot be read: {why}")]
+    Unreadable {
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A test of the connection whose word is not the source's.
+    #[error("the test of the connection says another `{field}` than this source knows; copy it again")]
+    WrongVerifyToken {
+        /// Where it says it.
+        field: &'static str,
+    },
     /// No signature is right for the bytes that arrived.
     #[error(
         "no signature in `{header}` fits this request (secrets tried: {secrets}); check the \
@@ -108,6 +160,12 @@ pub enum SignatureError {
     },
 }
 
+impl SignatureError {
+    /// Where people put a secret when nobody told them where.
+    pub(super) const USUAL_PLACES: &str =
+        "`?k=SECRET`, `/SECRET` at the end of the path, the header `X-Shared-Secret`, or `Authorization`";
+}
+
 /// Why a secret cannot be used. Says nothing of what the secret is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SecretError {
@@ -117,6 +175,12 @@ pub enum SecretError {
     /// Standard Webhooks secrets are base64 after `whsec_`.
     #[error("it is not `whsec_` followed by base64; copy the whole signing secret again")]
     NotBase64,
+    /// SendGrid signs with a key pair; its public half is shown in base64.
+    #[error(
+        "it is not the public key that SendGrid shows (base64, begins with MFkw); for Inbound Parse, which is not \
+         signed, use the provider `sendgrid_inbound`"
+    )]
+    NotPublicKey,
     /// A key for ed25519 signatures, which are not supported.
     #[error("it is an ed25519 key (`whpk_` or `whsk_`), which is not supported; use the `whsec_` secret")]
     Asymmetric,
@@ -131,25 +195,30 @@ pub enum Algorithm {
     Sha256,
     /// HMAC-SHA512.
     Sha512,
+    /// HMAC-SHA1: Twilio alone, and not to be chosen.
+    #[serde(skip)]
+    Sha1,
 }
 
 impl Algorithm {
-    fn sign(self, key: &[u8], parts: &[&[u8]]) -> Vec<u8> {
+    pub(super) fn sign(self, key: &[u8], parts: &[&[u8]]) -> Vec<u8> {
         match self {
-            Self::Sha256 => {
-                let mut mac = crate::key::hmac(key);
-                parts.iter().for_each(|part| mac.update(part));
-                mac.finalize().into_bytes().to_vec()
-            }
-            Self::Sha512 => {
-                let Ok(mut mac) = Hmac::<Sha512>::new_from_slice(key) else {
-                    unreachable!("HMAC takes keys of every length (RFC 2104)")
-                };
-                parts.iter().for_each(|part| mac.update(part));
-                mac.finalize().into_bytes().to_vec()
-            }
+            Self::Sha256 => mac(crate::key::hmac(key), parts),
+            Self::Sha512 => match Hmac::<Sha512>::new_from_slice(key) {
+                Ok(keyed) => mac(keyed, parts),
+                Err(_) => unreachable!("HMAC takes keys of every length (RFC 2104)"),
+            },
+            Self::Sha1 => match Hmac::<Sha1>::new_from_slice(key) {
+                Ok(keyed) => mac(keyed, parts),
+                Err(_) => unreachable!("HMAC takes keys of every length (RFC 2104)"),
+            },
         }
     }
+}
+
+fn mac(mut keyed: impl Mac, parts: &[&[u8]]) -> Vec<u8> {
+    parts.iter().for_each(|part| keyed.update(part));
+    keyed.finalize().into_bytes().to_vec()
 }
 
 /// How the signature's bytes are written in the header.
@@ -180,25 +249,44 @@ pub(super) struct BodySignature<'a> {
     pub(super) prefix: &'a str,
     pub(super) algorithm: Algorithm,
     pub(super) encoding: Encoding,
+    /// What is signed before the body.
+    pub(super) salt: &'static [u8],
+}
+
+impl<'a> BodySignature<'a> {
+    /// HMAC-SHA256 of nothing but the body.
+    pub(super) fn sha256(header: &'a str, prefix: &'a str, encoding: Encoding) -> Self {
+        Self { header, prefix, algorithm: Algorithm::Sha256, encoding, salt: b"" }
+    }
 }
 
 impl BodySignature<'_> {
     pub(super) fn verify(&self, req: &Request<'_>, keys: &[Cow<'_, [u8]>]) -> Result<(), SignatureError> {
-        // A proxy may fold a repeated header into one with commas (RFC 9110 §5.3); no encoding has a comma.
-        let presented = presented(req.headers, self.header, |c| c == ',')?;
-        let decode =
-            |text: &&str| self.encoding.decode(text.strip_prefix(self.prefix)?).filter(|s| !s.is_empty());
-        let signatures: Vec<_> = presented.iter().filter_map(decode).collect();
-        if signatures.is_empty() {
-            let kind = match self.encoding {
-                Encoding::Hex => "hexadecimal digits",
-                Encoding::Base64 => "base64",
-            };
-            let expected = format!("{}<{kind}>", self.prefix);
-            return Err(SignatureError::Malformed { header: self.header.to_owned(), expected });
-        }
-        any_fits(self.header, self.algorithm, keys, &[req.body], &signatures)
+        let signatures = decoded(req.headers, self.header, self.prefix, self.encoding)?;
+        any_fits(self.header, self.algorithm, keys, &[self.salt, req.body], &signatures)
     }
+}
+
+/// The signatures in `header`, each after `prefix`: at least one.
+pub(super) fn decoded(
+    headers: &Headers,
+    header: &str,
+    prefix: &str,
+    encoding: Encoding,
+) -> Result<Vec<Vec<u8>>, SignatureError> {
+    // A proxy may fold a repeated header into one with commas (RFC 9110 §5.3); no encoding has a comma.
+    let presented = presented(headers, header, |c| c == ',')?;
+    let decode = |text: &&str| encoding.decode(text.strip_prefix(prefix)?).filter(|s| !s.is_empty());
+    let signatures: Vec<_> = presented.iter().filter_map(decode).collect();
+    if signatures.is_empty() {
+        let kind = match encoding {
+            Encoding::Hex => "hexadecimal digits",
+            Encoding::Base64 => "base64",
+        };
+        let expected = format!("{prefix}<{kind}>");
+        return Err(SignatureError::Malformed { header: header.to_owned(), expected });
+    }
+    Ok(signatures)
 }
 
 /// The signatures a request presents in `header`: all its fields, split at `separator`, within the bounds.

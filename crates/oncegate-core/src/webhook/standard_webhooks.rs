@@ -5,9 +5,11 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 
+use super::default_key::DefaultKey;
+use super::rules::{Rules, Signature, instant, text};
 use super::signature::{Algorithm, Encoding, any_fits, presented, single};
 use super::timed::{TOLERANCE_S, Unit, check_time};
-use super::{DefaultKey, FieldPath, Headers, Request, Rules, SecretError, SignatureError, instant};
+use super::{FieldPath, Headers, Request, SecretError, SignatureError};
 use crate::secret::Secret;
 use crate::time::Timestamp;
 
@@ -48,47 +50,14 @@ impl Rules for StandardWebhooks {
         }
     }
 
-    fn verify(
-        &self,
-        req: &Request<'_>,
-        keys: &[Cow<'_, [u8]>],
-        now: Timestamp,
-    ) -> Result<(), SignatureError> {
-        let names = names(req.headers);
-        let presented = presented(req.headers, names.signature, char::is_whitespace)?;
-        let id = single(req.headers, names.id)?;
-        let timestamp = single(req.headers, names.timestamp)?;
-        check_time(names.timestamp, timestamp, Unit::Seconds, TOLERANCE_S, now)?;
-
-        let mut signatures = Vec::new();
-        let mut asymmetric = false;
-        for one in presented {
-            match one.trim_end_matches(',').split_once(',') {
-                Some(("v1", text)) => signatures.extend(Encoding::Base64.decode(text)),
-                Some(("v1a", _)) => asymmetric = true,
-                // Versions to come stand next to v1 while senders move; they are no reason to refuse it.
-                _ => {}
-            }
-        }
-        let header = names.signature.to_owned();
-        match (signatures.is_empty(), asymmetric) {
-            (false, _) => {
-                let signed = [id.as_bytes(), b".", timestamp.as_bytes(), b".", req.body];
-                any_fits(names.signature, Algorithm::Sha256, keys, &signed, &signatures)
-            }
-            (true, true) => Err(SignatureError::Unsupported {
-                header,
-                found: "a v1a (ed25519) signature",
-                use_instead: "v1 (HMAC-SHA256, a `whsec_` secret)",
-            }),
-            (true, false) => Err(SignatureError::Malformed { header, expected: "v1,<base64>".to_owned() }),
-        }
+    fn signature(&self, _req: &Request<'_>) -> Signature<'_> {
+        Signature::Own(check)
     }
 
     /// Ids are unique within one sender, so the source's name goes with them. The svix aliases give the same
     /// key: a sender may change its header names, not its ids.
-    fn default_key(&self, req: &Request<'_>) -> Option<DefaultKey> {
-        Some(DefaultKey { with_source: true, fields: vec![FieldPath::header(names(req.headers).id)] })
+    fn default_key(&self, req: &Request<'_>, _payload: &Value) -> Option<DefaultKey> {
+        Some(DefaultKey::of([FieldPath::header(names(req.headers).id)]).with_source())
     }
 
     /// `timestamp` of the payload, as the specification recommends it; that of the header is the attempt's.
@@ -101,6 +70,43 @@ impl Rules for StandardWebhooks {
     }
 
     fn event_type(&self, _req: &Request<'_>, payload: &Value) -> Option<String> {
-        payload.get("type")?.as_str().map(str::to_owned)
+        text(payload, "/type")
+    }
+}
+
+/// Whether the request is signed this way, rightly or not.
+pub(super) fn signs(headers: &Headers) -> bool {
+    headers.get(names(headers).signature).is_some()
+}
+
+pub(super) fn check(req: &Request<'_>, keys: &[Cow<'_, [u8]>], now: Timestamp) -> Result<(), SignatureError> {
+    let names = names(req.headers);
+    let presented = presented(req.headers, names.signature, char::is_whitespace)?;
+    let id = single(req.headers, names.id)?;
+    let timestamp = single(req.headers, names.timestamp)?;
+    check_time(names.timestamp, timestamp, Unit::Seconds, TOLERANCE_S, now)?;
+
+    let mut signatures = Vec::new();
+    let mut asymmetric = false;
+    for one in presented {
+        match one.trim_end_matches(',').split_once(',') {
+            Some(("v1", text)) => signatures.extend(Encoding::Base64.decode(text)),
+            Some(("v1a", _)) => asymmetric = true,
+            // Versions to come stand next to v1 while senders move; they are no reason to refuse it.
+            _ => {}
+        }
+    }
+    let header = names.signature.to_owned();
+    match (signatures.is_empty(), asymmetric) {
+        (false, _) => {
+            let signed = [id.as_bytes(), b".", timestamp.as_bytes(), b".", req.body];
+            any_fits(names.signature, Algorithm::Sha256, keys, &signed, &signatures)
+        }
+        (true, true) => Err(SignatureError::Unsupported {
+            header,
+            found: "a v1a (ed25519) signature",
+            use_instead: "v1 (HMAC-SHA256, a `whsec_` secret)",
+        }),
+        (true, false) => Err(SignatureError::Malformed { header, expected: "v1,<base64>".to_owned() }),
     }
 }

@@ -1,29 +1,24 @@
-//! Stripe: HMAC-SHA256 over `t.body`, hexadecimal, 300 s (webhooks/README.md §2 and §3, "Stripe"). The secret is used as
-//! it stands, `whsec_` included; thin events are signed alike.
-
-use std::borrow::Cow;
+//! Stripe: HMAC-SHA256 over `t.body`, hexadecimal, 300 s (webhooks/README.md §2 and §3, "Stripe"). The secret is used
+//! as it stands, `whsec_` included; thin events are signed alike.
 
 use serde_json::Value;
 
+use super::default_key::DefaultKey;
+use super::rules::{Rules, Signature, text};
 use super::timed::{Elements, TOLERANCE_S};
-use super::{DefaultKey, FieldPath, Request, Rules, SignatureError};
+use super::{FieldPath, Request};
 use crate::time::Timestamp;
 
 pub(super) struct Stripe;
 
 impl Rules for Stripe {
-    fn verify(
-        &self,
-        req: &Request<'_>,
-        keys: &[Cow<'_, [u8]>],
-        now: Timestamp,
-    ) -> Result<(), SignatureError> {
-        Elements { header: "stripe-signature", tolerance_s: TOLERANCE_S }.verify(req, keys, now)
+    fn signature(&self, _req: &Request<'_>) -> Signature<'_> {
+        Signature::Timed(Elements { header: "stripe-signature", tolerance_s: TOLERANCE_S })
     }
 
     /// Two Event objects for one change are rare; whoever wants them to be one declares `repeat`.
-    fn default_key(&self, _req: &Request<'_>) -> Option<DefaultKey> {
-        Some(DefaultKey { with_source: false, fields: vec![FieldPath::body(&["id"])] })
+    fn default_key(&self, _req: &Request<'_>, _payload: &Value) -> Option<DefaultKey> {
+        Some(DefaultKey::body(["id"]))
     }
 
     /// Seconds in events, a date in thin ones.
@@ -35,7 +30,7 @@ impl Rules for Stripe {
     }
 
     fn event_type(&self, _req: &Request<'_>, payload: &Value) -> Option<String> {
-        payload.get("type")?.as_str().map(str::to_owned)
+        text(payload, "/type")
     }
 
     /// How many endpoints have not taken it yet.

@@ -13,8 +13,8 @@ pub(super) enum Unit {
     Milliseconds,
 }
 
-/// How far a signed time may lie from ours, in seconds, before or after, where a provider says nothing else: the value
-/// of the reference libraries.
+/// How far a signed time may lie from ours, in seconds, before or after, where a provider says nothing else: the
+/// value of the reference libraries.
 pub(super) const TOLERANCE_S: u64 = 300;
 
 /// Checks a signed time, on both sides (webhooks/README.md §1.10).
@@ -53,8 +53,8 @@ pub(super) fn check_time(
     })
 }
 
-/// One header `t=<seconds>,v1=<hex>` with the HMAC-SHA256 of `t.body`; several `v1` while a secret is rotated, of which
-/// one must fit, and other schemes beside it, which do not count.
+/// One header `t=<seconds>,v1=<hex>` with the HMAC-SHA256 of `t.body`; several `v1` while a secret is rotated, of
+/// which one must fit, and other schemes beside it, which do not count.
 pub(super) struct Elements {
     pub(super) header: &'static str,
     pub(super) tolerance_s: u64,

@@ -1,40 +1,24 @@
 //! Typeform: HMAC-SHA256 over the raw body, base64, no time signed (webhooks/README.md §2, "Typeform").
 
-use std::borrow::Cow;
-
 use serde_json::Value;
 
-use super::signature::{Algorithm, BodySignature, Encoding};
-use super::{DefaultKey, FieldPath, Request, Rules, SignatureError, instant};
+use super::default_key::DefaultKey;
+use super::rules::{Rules, Signature, instant, text};
+use super::signature::{BodySignature, Encoding};
+use super::{FieldPath, Request};
 use crate::time::Timestamp;
 
 pub(super) struct Typeform;
 
 impl Rules for Typeform {
-    fn verify(
-        &self,
-        req: &Request<'_>,
-        keys: &[Cow<'_, [u8]>],
-        _now: Timestamp,
-    ) -> Result<(), SignatureError> {
-        let scheme = BodySignature {
-            header: "typeform-signature",
-            prefix: "sha256=",
-            algorithm: Algorithm::Sha256,
-            encoding: Encoding::Base64,
-        };
-        scheme.verify(req, keys)
+    fn signature(&self, _req: &Request<'_>) -> Signature<'_> {
+        Signature::Body(BodySignature::sha256("typeform-signature", "sha256=", Encoding::Base64))
     }
 
     /// The type belongs to the key: a partial response may share the token of the full one, which would then
     /// be dropped as its duplicate (webhooks/README.md §3, "Typeform").
-    fn default_key(&self, _req: &Request<'_>) -> Option<DefaultKey> {
-        let fields = vec![
-            FieldPath::body(&["event_type"]),
-            FieldPath::body(&["form_response", "form_id"]),
-            FieldPath::body(&["form_response", "token"]),
-        ];
-        Some(DefaultKey { with_source: false, fields })
+    fn default_key(&self, _req: &Request<'_>, _payload: &Value) -> Option<DefaultKey> {
+        Some(DefaultKey::body(["event_type", "form_response.form_id", "form_response.token"]))
     }
 
     fn dated(&self, payload: &Value) -> Option<Timestamp> {
@@ -42,7 +26,7 @@ impl Rules for Typeform {
     }
 
     fn event_type(&self, _req: &Request<'_>, payload: &Value) -> Option<String> {
-        payload.get("event_type")?.as_str().map(str::to_owned)
+        text(payload, "/event_type")
     }
 
     /// Nobody knows whether a retry keeps `event_id` (webhooks/README.md §3, "Typeform").

@@ -13,7 +13,7 @@ fn read(body: &[u8], headers: &[(&str, &str)], fields: Option<&[&str]>) -> Event
     let headers = Headers::new(headers.iter().copied());
     let key: Option<Vec<KeyField>> = fields.map(|fs| fs.iter().map(|f| f.parse().unwrap()).collect());
     let rules = EventRules { key, ..EventRules::default() };
-    let req = Request { headers: &headers, body };
+    let req = Request::post("https://gate.example.com/in/x", &headers, body);
     only_event(Provider::Hmac(scheme).read(&req, "src", &rules))
 }
 
@@ -73,7 +73,8 @@ fn declared_fields_override_the_default_of_any_provider() {
         let headers = Headers::new(s.headers());
         let key = Some(fields.map(|f| f.parse().unwrap()).to_vec());
         let rules = EventRules { key, ..EventRules::default() };
-        let req = Request { headers: &headers, body: &s.body() };
+        let body = s.body();
+        let req = Request::post("https://gate.example.com/in/x", &headers, &body);
         let event = only_event(s.provider().read(&req, "src", &rules));
         assert_eq!(event.identity.unwrap().as_str(), expected);
     }

@@ -19,3 +19,4 @@ mod reset_table;
 mod sample;
 mod samples;
 mod schemes;
+mod shared_secrets;

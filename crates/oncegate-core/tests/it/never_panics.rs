@@ -3,7 +3,9 @@
 use oncegate_core::identity::KeyField;
 use oncegate_core::secret::Secret;
 use oncegate_core::time::Timestamp;
-use oncegate_core::webhook::{Algorithm, Encoding, EventRules, Headers, HmacScheme, Provider, Request};
+use oncegate_core::webhook::{
+    Algorithm, Encoding, EventRules, Headers, HmacScheme, Provider, Request, Trust,
+};
 use proptest::prelude::*;
 
 fn providers() -> Vec<Provider> {
@@ -32,6 +34,18 @@ fn header_name() -> impl Strategy<Value = String> {
         "svix-timestamp",
         "svix-signature",
         "X-Signature",
+        "X-Slack-Request-Timestamp",
+        "X-Slack-Signature",
+        "X-HubSpot-Signature",
+        "X-HubSpot-Signature-Version",
+        "X-HubSpot-Signature-v3",
+        "X-HubSpot-Request-Timestamp",
+        "X-Twilio-Signature",
+        "X-Twilio-Email-Event-Webhook-Signature",
+        "X-Twilio-Email-Event-Webhook-Timestamp",
+        "X-WC-Webhook-Source",
+        "X-WC-Webhook-Topic",
+        "Authorization",
     ]);
     prop_oneof![4 => known.prop_map(str::to_owned), 1 => any::<String>()]
 }
@@ -49,6 +63,11 @@ fn header_value() -> impl Strategy<Value = Vec<u8>> {
         "18446744073709551616",
         "-1",
         "ping",
+        "v2",
+        "multipart/form-data; boundary=b",
+        "text/xml",
+        "Bearer x",
+        "Basic eDp5",
     ]);
     prop_oneof![
         known.prop_map(|text| text.as_bytes().to_vec()),
@@ -64,7 +83,10 @@ fn body() -> impl Strategy<Value = Vec<u8>> {
         r#"[\[\]{}":,0-9a-z.e\\ -]{0,60}"#.prop_map(String::into_bytes),
         r#"\{"(zen|type|id|event_type|payload)":("[^"\\]{0,8}"|[0-9]{1,30}|null|\[1\])\}"#
             .prop_map(String::into_bytes),
-        "(payload|id|a)=[%0-9a-f&=+{}]{0,40}".prop_map(String::into_bytes),
+        "(payload|id|a|webhook_id)=[%0-9a-f&=+{}]{0,40}".prop_map(String::into_bytes),
+        "(--b\r\n|content-disposition: form-data; name=a|\r\n|--b--|x|:){0,12}".prop_map(String::into_bytes),
+        "(<a>|</a>|<a/>|&amp;|&x;|<!DOCTYPE a>|<!\\[CDATA\\[|\\]\\]>|<!--|-->|<\\?xml|\\?>| a='|'|x){0,12}"
+            .prop_map(String::into_bytes),
     ]
 }
 
@@ -78,13 +100,17 @@ proptest! {
         now in any::<i64>(),
     ) {
         let headers = Headers::new(fields);
-        let req = Request { headers: &headers, body: &body };
+        let req = Request::post("https://gate.example.com/in/x", &headers, &body);
         let now = Timestamp::from_millis(now);
-        let secrets = [Secret::new(secret), Secret::new("whsec_+twL9Lirq/AYSV+/vpPkGo0K+M+0kXV9ZMaDhNDFPok=")];
+        let trust = Trust::of([Secret::new(secret), Secret::new("whsec_+twL9Lirq/AYSV+/vpPkGo0K+M+0kXV9ZMaDhNDFPok=")]);
         let key: Vec<KeyField> = path.parse().into_iter().collect();
         let declared = EventRules { key: Some(key), ..EventRules::default() };
         for provider in providers() {
-            let refused = provider.verify(&req, &secrets, now);
+            let refused = provider.verify(&req, &trust, now);
+            let _ = provider.verify_head(&req, &trust, now);
+            let _ = provider.greeting(&req, &trust);
+            let _ = provider.stored_body(&req);
+            let _ = provider.acknowledgement(&req);
             prop_assert!(refused.is_err(), "{provider} believed {req:?}");
             let _ = provider.read(&req, "source", &EventRules::default());
             let _ = provider.read(&req, "", &declared);

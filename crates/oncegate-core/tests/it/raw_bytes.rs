@@ -3,7 +3,7 @@
 use oncegate_core::identity::KeyField;
 use oncegate_core::secret::Secret;
 use oncegate_core::time::Timestamp;
-use oncegate_core::webhook::{EventRules, Headers, HmacScheme, Provider, Request, SignatureError};
+use oncegate_core::webhook::{EventRules, Headers, HmacScheme, Provider, Request, SignatureError, Trust};
 
 use crate::sample::only_event;
 
@@ -47,7 +47,11 @@ fn provider() -> Provider {
 fn verify(body: &[u8], signature: &str) -> Result<(), SignatureError> {
     let headers = Headers::new([("x-signature", signature)]);
     let secret = Secret::new("test-secret-1");
-    provider().verify(&Request { headers: &headers, body }, &[secret], Timestamp::default())
+    provider().verify(
+        &Request::post("https://gate.example.com/in/x", &headers, body),
+        &Trust::of([secret]),
+        Timestamp::default(),
+    )
 }
 
 #[test]
@@ -73,7 +77,7 @@ fn c71_the_verified_body_is_then_read() {
     for (body, signature, content_type, fields, key) in CASES {
         let headers = Headers::new([("X-Signature", signature), ("Content-Type", content_type)]);
         let declared: Option<Vec<KeyField>> = Some(fields.iter().map(|f| f.parse().unwrap()).collect());
-        let req = Request { headers: &headers, body: body.as_bytes() };
+        let req = Request::post("https://gate.example.com/in/x", &headers, body.as_bytes());
         let event = only_event(provider().read(
             &req,
             "contact",

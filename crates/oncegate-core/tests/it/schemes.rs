@@ -7,6 +7,7 @@ use oncegate_core::secret::Secret;
 use oncegate_core::time::Timestamp;
 use oncegate_core::webhook::{
     EventRules, Headers, HmacScheme, Provider, ProviderError, Reading, Request, SecretError, SignatureError,
+    Trust,
 };
 use serde_json::json;
 
@@ -53,8 +54,8 @@ fn a_scheme_says_hash_encoding_and_prefix() {
         let verify = |signature: &str| {
             let headers = Headers::new([("x-sig", signature)]);
             provider.verify(
-                &Request { headers: &headers, body },
-                &[Secret::new("s3cret")],
+                &Request::post("https://gate.example.com/in/x", &headers, body),
+                &Trust::of([Secret::new("s3cret")]),
                 Timestamp::default(),
             )
         };
@@ -127,8 +128,8 @@ fn github_form_bodies_carry_json_in_payload() {
         ("X-GitHub-Delivery", "d-1"),
         ("X-GitHub-Event", "issues"),
     ]);
-    let req = Request { headers: &headers, body };
-    Provider::Github.verify(&req, &[Secret::new("s3cret")], Timestamp::default()).unwrap();
+    let req = Request::post("https://gate.example.com/in/x", &headers, body);
+    Provider::Github.verify(&req, &Trust::of([Secret::new("s3cret")]), Timestamp::default()).unwrap();
     let fields: Vec<KeyField> = vec!["action".parse().unwrap(), "issue.id".parse().unwrap()];
     let event = only_event(Provider::Github.read(
         &req,
@@ -141,7 +142,7 @@ fn github_form_bodies_carry_json_in_payload() {
     assert_eq!(event.identity.unwrap().as_str(), "github:d-1");
 
     let json = Headers::new([("Content-Type", "application/json")]);
-    let req = Request { headers: &json, body: b"{\"payload\":\"{}\"}" };
+    let req = Request::post("https://gate.example.com/in/x", &json, b"{\"payload\":\"{}\"}");
     assert_eq!(
         only_event(Provider::Github.read(&req, "gh", &EventRules::default())).payload,
         json!({"payload": "{}"})
@@ -153,7 +154,7 @@ fn a_real_event_does_not_become_a_handshake_by_an_unsigned_header() {
     let issue = named("github/01_first");
     let headers = Headers::new([("X-GitHub-Event", "ping"), ("X-GitHub-Delivery", "d-1")]);
     let reading = Provider::Github.read(
-        &Request { headers: &headers, body: &issue.body() },
+        &Request::post("https://gate.example.com/in/x", &headers, &issue.body()),
         "gh",
         &EventRules::default(),
     );
@@ -168,7 +169,7 @@ fn ids_and_signatures_of_two_header_families_are_not_mixed() {
     svix.verified_as(&headers, &svix.body(), &[svix.secret()], svix.now()).unwrap();
     let fields = Headers::new(headers);
     let event = only_event(svix.provider().read(
-        &Request { headers: &fields, body: &svix.body() },
+        &Request::post("https://gate.example.com/in/x", &fields, &svix.body()),
         "s",
         &EventRules::default(),
     ));

@@ -28,16 +28,21 @@ const SELECT: &str = "SELECT id, source, automation, received_at, repeats, coale
     CASE WHEN verdict = 'rejected' AND parked IS NOT NULL THEN parked ELSE verdict END AS verdict, \
     reason, delivery_id, headers, body, settled_at FROM deliveries";
 
-/// A request on its way in.
+/// An event on its way in.
 struct Arrival<'a> {
     call: &'a AdmitCall,
+    event: &'a AdmitEvent,
     /// Only asked for if the body is kept, and then once: a body may have 25 MiB.
     hash: OnceLock<[u8; 32]>,
 }
 
 impl Arrival<'_> {
+    fn body(&self) -> &[u8] {
+        self.call.body_of(self.event)
+    }
+
     fn hash(&self) -> &[u8] {
-        self.hash.get_or_init(|| key::sha256(&self.call.body))
+        self.hash.get_or_init(|| key::sha256(self.body()))
     }
 }
 
@@ -60,16 +65,15 @@ impl Context<'_> {
             let subject = format!("delivery {}", release.delivery);
             self.audit(call.workspace, &call.actor, "release", &subject, &release.reason, None).await?;
         }
-        let arrival = Arrival { call, hash: OnceLock::new() };
         let mut answers = Vec::with_capacity(call.events.len());
         for event in &call.events {
-            answers.push(self.admit_event(&arrival, event).await?);
+            answers.push(self.admit_event(&Arrival { call, event, hash: OnceLock::new() }).await?);
         }
         Ok(answers)
     }
 
-    async fn admit_event(&self, arrival: &Arrival<'_>, event: &AdmitEvent) -> Result<Admitted, Fault> {
-        let call = arrival.call;
+    async fn admit_event(&self, arrival: &Arrival<'_>) -> Result<Admitted, Fault> {
+        let Arrival { call, event, .. } = arrival;
         if let Some(why) = &event.other_environment {
             self.journal.note(Happened::Delivered("other_environment"));
             let delivery = self.keep_rejected(arrival, &finish::cut(why), Some("other_environment")).await?;
@@ -98,7 +102,7 @@ impl Context<'_> {
                 },
                 run_url: None,
                 parent: None,
-                payload: Some(Payload { body: call.body.clone(), json: event.json.clone() }),
+                payload: Some(Payload { body: call.body_of(event).to_vec(), json: event.json.clone() }),
                 actor: call.actor.clone(),
                 again: false,
             })
@@ -125,11 +129,11 @@ impl Context<'_> {
             Decision::Stop { reason, .. } => {
                 match reason {
                     StopReason::PayloadMismatch => {
-                        self.keep_mismatch((arrival, event), reason.as_str(), id).await?;
+                        self.keep_mismatch(arrival, reason.as_str(), id).await?;
                     }
                     // Known to be of another record: perhaps an effect that did not happen.
                     StopReason::Duplicate if claimed.changed => {
-                        self.keep_mismatch((arrival, event), "record_identity_changed", id).await?;
+                        self.keep_mismatch(arrival, "record_identity_changed", id).await?;
                     }
                     _ => self.note_duplicate((call, event), Some(reason.as_str()), id).await?,
                 }
@@ -208,18 +212,13 @@ impl Context<'_> {
             Some(row) => Ok(row.get(0)),
             None => {
                 self.open_workspace(call.workspace).await?;
-                self.keep_body((arrival, None), "rejected", (&reason, parked), None).await
+                self.keep_body(arrival, "rejected", (&reason, parked), None).await
             }
         }
     }
 
     /// Each body that the claim was stopped for is kept once.
-    async fn keep_mismatch(
-        &self,
-        (arrival, event): (&Arrival<'_>, &AdmitEvent),
-        reason: &str,
-        claim: ClaimRef,
-    ) -> Result<(), Fault> {
+    async fn keep_mismatch(&self, arrival: &Arrival<'_>, reason: &str, claim: ClaimRef) -> Result<(), Fault> {
         self.journal.note(Happened::Delivered("mismatch"));
         let known = self
             .execute(
@@ -237,7 +236,7 @@ impl Context<'_> {
             )
             .await?;
         if known == 0 {
-            self.keep_body((arrival, Some(event)), "mismatch", (reason, None), Some(claim)).await?;
+            self.keep_body(arrival, "mismatch", (reason, None), Some(claim)).await?;
         }
         Ok(())
     }
@@ -246,7 +245,7 @@ impl Context<'_> {
     /// there to count on.
     async fn keep_body(
         &self,
-        (arrival, event): (&Arrival<'_>, Option<&AdmitEvent>),
+        arrival: &Arrival<'_>,
         verdict: &str,
         (reason, parked): (&str, Option<&str>),
         claim: Option<ClaimRef>,
@@ -269,9 +268,9 @@ impl Context<'_> {
                     &reason,
                     &arrival.hash(),
                     &storable(&call.headers),
-                    &call.body,
+                    &arrival.body(),
                     &parked,
-                    &event.and_then(|event| event.delivery_id.as_deref()).map(storable),
+                    &arrival.event.delivery_id.as_deref().map(storable),
                 ],
             )
             .await?;

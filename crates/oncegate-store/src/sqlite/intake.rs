@@ -27,16 +27,21 @@ fn select_without_bodies() -> String {
     SELECT.replace("headers, body", "NULL AS headers, NULL AS body")
 }
 
-/// A request on its way in.
+/// An event on its way in.
 struct Arrival<'a> {
     call: &'a AdmitCall,
+    event: &'a AdmitEvent,
     /// Only asked for if the body is kept, and then once: a body may have 25 MiB.
     hash: OnceCell<[u8; 32]>,
 }
 
 impl Arrival<'_> {
+    fn body(&self) -> &[u8] {
+        self.call.body_of(self.event)
+    }
+
     fn hash(&self) -> &[u8] {
-        self.hash.get_or_init(|| key::sha256(&self.call.body))
+        self.hash.get_or_init(|| key::sha256(self.body()))
     }
 }
 
@@ -62,12 +67,12 @@ impl Context<'_> {
                 None,
             )?;
         }
-        let arrival = Arrival { call, hash: OnceCell::new() };
-        call.events.iter().map(|event| self.admit_event(&arrival, event)).collect()
+        let arrival = |event| Arrival { call, event, hash: OnceCell::new() };
+        call.events.iter().map(|event| self.admit_event(&arrival(event))).collect()
     }
 
-    fn admit_event(&self, arrival: &Arrival<'_>, event: &AdmitEvent) -> Result<Admitted, StoreError> {
-        let call = arrival.call;
+    fn admit_event(&self, arrival: &Arrival<'_>) -> Result<Admitted, StoreError> {
+        let Arrival { call, event, .. } = arrival;
         if let Some(why) = &event.other_environment {
             self.journal.note(Happened::Delivered("other_environment"));
             let delivery = self.keep_rejected(arrival, &finish::cut(why), Some("other_environment"))?;
@@ -95,7 +100,7 @@ impl Context<'_> {
             },
             run_url: None,
             parent: None,
-            payload: Some(Payload { body: call.body.clone(), json: event.json.clone() }),
+            payload: Some(Payload { body: call.body_of(event).to_vec(), json: event.json.clone() }),
             actor: call.actor.clone(),
             again: false,
         })?;
@@ -121,11 +126,11 @@ impl Context<'_> {
             Decision::Stop { reason, .. } => {
                 match reason {
                     StopReason::PayloadMismatch => {
-                        self.keep_mismatch((arrival, event), reason.as_str(), id)?;
+                        self.keep_mismatch(arrival, reason.as_str(), id)?;
                     }
                     // Known to be of another record: perhaps an effect that did not happen.
                     StopReason::Duplicate if claimed.changed => {
-                        self.keep_mismatch((arrival, event), "record_identity_changed", id)?;
+                        self.keep_mismatch(arrival, "record_identity_changed", id)?;
                     }
                     _ => self.note_duplicate((call, event), Some(reason.as_str()), id)?,
                 }
@@ -200,17 +205,12 @@ impl Context<'_> {
             .optional()?;
         match known {
             Some(id) => Ok(id),
-            None => self.keep_body((arrival, None), "rejected", (reason, parked), None),
+            None => self.keep_body(arrival, "rejected", (reason, parked), None),
         }
     }
 
     /// Each body that the claim was stopped for is kept once.
-    fn keep_mismatch(
-        &self,
-        (arrival, event): (&Arrival<'_>, &AdmitEvent),
-        reason: &str,
-        claim: ClaimRef,
-    ) -> Result<(), StoreError> {
+    fn keep_mismatch(&self, arrival: &Arrival<'_>, reason: &str, claim: ClaimRef) -> Result<(), StoreError> {
         self.journal.note(Happened::Delivered("mismatch"));
         let known = self
             .db
@@ -226,14 +226,14 @@ impl Context<'_> {
                 self.now.wall.as_millis()
             ])?;
         if known == 0 {
-            self.keep_body((arrival, Some(event)), "mismatch", (reason, None), Some(claim))?;
+            self.keep_body(arrival, "mismatch", (reason, None), Some(claim))?;
         }
         Ok(())
     }
 
     fn keep_body(
         &self,
-        (arrival, event): (&Arrival<'_>, Option<&AdmitEvent>),
+        arrival: &Arrival<'_>,
         verdict: &str,
         (reason, parked): (&str, Option<&str>),
         claim: Option<ClaimRef>,
@@ -255,9 +255,9 @@ impl Context<'_> {
                 reason,
                 arrival.hash(),
                 call.headers,
-                call.body,
+                arrival.body(),
                 parked,
-                event.and_then(|event| event.delivery_id.as_deref()),
+                arrival.event.delivery_id,
             ])?;
         Ok(self.db.last_insert_rowid())
     }

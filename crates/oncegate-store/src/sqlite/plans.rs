@@ -226,6 +226,7 @@ fn admit(cx: &Context<'_>) {
         fingerprint: Fingerprint::of(&serde_json::Value::Null, &[]),
         json: "{}".into(),
         record: None,
+        of_batch: false,
         other_environment: None,
         likeness: None,
         about: None,

@@ -5,7 +5,7 @@ use clap::Command;
 /// What comes first is what is typed most.
 const GROUPS: [(&str, &[&str]); 6] = [
     ("Run once", &["claim", "done", "error", "heartbeat"]),
-    ("Look", &["list", "show", "notices", "automations", "audit", "nodes"]),
+    ("Look", &["list", "show", "sources", "notices", "automations", "audit", "nodes"]),
     (
         "Act",
         &[

@@ -10,7 +10,7 @@ use oncegate_core::identity::{KeyField, MemberRule};
 use oncegate_core::policy::{
     DurationError, Finish, LoopLimit, OnMismatch, OnStale, Policy, RetryPolicy, Ttl, parse_duration,
 };
-use oncegate_core::webhook::{FieldPath, HmacScheme};
+use oncegate_core::webhook::{FieldPath, HmacScheme, SecretPlace};
 use serde::{Deserialize, Deserializer};
 use serde_saphyr::{Location, Spanned};
 
@@ -130,6 +130,12 @@ pub(super) struct SourceFile {
     #[serde(default)]
     pub(super) secrets: Vec<Spanned<String>>,
     #[serde(default)]
+    pub(super) secret_in: Option<Spanned<SecretPlace>>,
+    #[serde(default)]
+    pub(super) verify_token: Option<Spanned<String>>,
+    #[serde(default)]
+    pub(super) organization: Option<Spanned<String>>,
+    #[serde(default)]
     pub(super) key: Option<Spanned<Vec<KeyField>>>,
     #[serde(default)]
     pub(super) volatile: Vec<FieldPath>,
@@ -140,9 +146,19 @@ pub(super) struct SourceFile {
     #[serde(default)]
     pub(super) delivery_id: Option<FieldPath>,
     #[serde(default)]
+    pub(super) batch: Option<Spanned<BatchFile>>,
+    #[serde(default)]
     pub(super) hmac: Option<HmacScheme>,
     #[serde(default)]
     pub(super) environment: Option<EnvironmentFile>,
+}
+
+/// `true`, or the field that holds the list.
+#[derive(Deserialize)]
+#[serde(untagged)]
+pub(super) enum BatchFile {
+    Body(bool),
+    At(FieldPath),
 }
 
 #[derive(Deserialize)]

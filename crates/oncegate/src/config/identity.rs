@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use oncegate_core::identity::{CallerRules, Repeat};
 use oncegate_core::policy::show_duration;
-use oncegate_core::webhook::EventRules;
+use oncegate_core::webhook::{Batch, EventRules};
 use serde_saphyr::Spanned;
 
-use super::file::{AutomationFile, Period, RepeatFile, SourceFile};
+use super::file::{AutomationFile, BatchFile, Period, RepeatFile, SourceFile};
 use super::{At, ConfigError};
 
 /// What an automation declares about its callers.
@@ -53,6 +53,15 @@ pub(super) fn of_events(
     }
     let repeat = declared.repeat.as_ref().map(|repeat| self::repeat(repeat, at)).transpose()?;
     let inherited = automation.cloned().unwrap_or_default();
+    let batch = match declared.batch.as_ref().map(|batch| &batch.value) {
+        None | Some(BatchFile::Body(false)) => None,
+        Some(BatchFile::Body(true)) => Some(Batch::Body),
+        Some(BatchFile::At(path)) => Some(Batch::At(path.clone())),
+    };
+    if let (Some(place), Some(_), None) = (&declared.batch, &batch, &declared.key) {
+        let message = "a list of events needs `key`: the fields that tell its events apart, e.g. `key: [id]`";
+        return Err(at(place.referenced, message.to_owned()));
+    }
     let own_identity = Some(declared.identity.clone()).filter(|fields| !fields.is_empty());
     Ok(EventRules {
         key: declared.key.as_ref().map(|key| key.value.clone()),
@@ -60,6 +69,7 @@ pub(super) fn of_events(
         repeat: repeat.or(inherited.repeat),
         identity: own_identity.unwrap_or(inherited.identity),
         delivery_id: declared.delivery_id.clone(),
+        batch,
     })
 }
 

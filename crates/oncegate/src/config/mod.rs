@@ -8,6 +8,7 @@ mod json;
 mod secrets;
 mod sentence;
 mod slips;
+mod sources;
 mod steps;
 mod template;
 mod workspaces;
@@ -22,7 +23,7 @@ use oncegate_core::access::WorkspaceName;
 use oncegate_core::key::AutomationName;
 use oncegate_core::limits;
 use oncegate_core::secret::Secret;
-use oncegate_core::webhook::{EventEnvironment, EventRules, Provider, ProviderError};
+use oncegate_core::webhook::{EventEnvironment, EventRules, Provider, Trust};
 use oncegate_runner::book::Automation;
 
 use crate::backups::Plan;
@@ -86,8 +87,8 @@ pub struct Declared {
 pub struct Source {
     /// Whose signatures and events.
     pub provider: Provider,
-    /// Any of them verifies: the new one first, the old one while it is being replaced.
-    pub secrets: Vec<Secret>,
+    /// By what its requests are believed.
+    pub trust: Trust,
     /// The automation that its events run.
     pub automation: AutomationName,
     /// What names its events, and what makes two of them one.
@@ -187,8 +188,9 @@ pub fn parse(text: &str, path: &Path, environment: &dyn Environment) -> Result<C
     })?;
     let base = path.parent().unwrap_or(Path::new("."));
     let secrets = secrets::Secrets { environment, base };
-    let default = declared(&file.sources, &file.automations, &secrets, &at)?;
-    let workspaces = workspaces::workspaces(&file.workspaces, &secrets, &at)?;
+    let has_public_url = file.public_url.is_some();
+    let default = declared(&file.sources, &file.automations, &secrets, has_public_url, &at)?;
+    let workspaces = workspaces::workspaces(&file.workspaces, &secrets, has_public_url, &at)?;
     let trusted_proxies = workspaces::networks(&file.trusted_proxies, &at)?;
     if let Some(url) = &file.public_url
         && let Some(why) = steps::wrong_url(&url.value)
@@ -220,11 +222,12 @@ fn declared(
     sources: &file::Members<file::SourceFile>,
     automations: &file::Members<file::AutomationFile>,
     secrets: &secrets::Secrets<'_>,
+    has_public_url: bool,
     at: At<'_>,
 ) -> Result<Declared, ConfigError> {
     let (declared, by_name) = (automations, self::automations(automations, secrets, at)?);
     let renamed = renamed(declared, &by_name, at)?;
-    let sources = self::sources(sources, secrets, &by_name, at)?;
+    let sources = sources::sources(sources, secrets, &by_name, has_public_url, at)?;
     Ok(Declared { sources, automations: by_name, renamed })
 }
 
@@ -284,104 +287,4 @@ fn renamed(
         }
     }
     Ok(renamed)
-}
-
-fn sources(
-    file: &file::Members<file::SourceFile>,
-    secrets: &secrets::Secrets<'_>,
-    automations: &HashMap<AutomationName, Automation>,
-    at: At<'_>,
-) -> Result<HashMap<String, Source>, ConfigError> {
-    let mut sources = HashMap::new();
-    for (name, declared) in file {
-        let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-_".contains(c);
-        if name.value.is_empty() || name.value.len() > 64 || !name.value.chars().all(plain) {
-            return Err(at(
-                name.referenced,
-                format!(
-                    "`{}` stands in the URL /in/…: write up to 64 lower-case letters, digits, - and _",
-                    name.value
-                ),
-            ));
-        }
-        let provider = Provider::from_name(&declared.provider.value, declared.hmac.clone()).map_err(|e| {
-            let meant = match &e {
-                ProviderError::Unknown { name } => {
-                    sentence::nearest(&name.to_lowercase(), Provider::NAMES.iter().copied())
-                }
-                _ => None,
-            };
-            let told = e.to_string();
-            let told = match meant {
-                Some(name) => told.replacen("; known", &format!("; did you mean `{name}`? Known"), 1),
-                None => told,
-            };
-            at(declared.provider.referenced, told)
-        })?;
-        let automation = AutomationName::try_from(declared.automation.value.as_str())
-            .map_err(|e| at(declared.automation.referenced, e.to_string()))?;
-        if let Some(message) = leads_nowhere(&automation, automations) {
-            return Err(at(declared.automation.referenced, format!("the source `{}` {message}", name.value)));
-        }
-        let mut keys = vec![];
-        for reference in declared.secret.iter().chain(&declared.secrets) {
-            let secret = secrets.resolve(&reference.value).map_err(|e| at(reference.referenced, e))?;
-            provider
-                .check_secret(&secret)
-                .map_err(|e| at(reference.referenced, format!("the secret `{}`: {e}", reference.value)))?;
-            keys.push(secret);
-        }
-        if keys.is_empty() {
-            return Err(at(
-                name.referenced,
-                format!(
-                    "the source `{}` has no secret, so anybody could send to it; add `secret: env:NAME` or \
-                     `secret: file:PATH` with the signing secret that {} shows",
-                    name.value,
-                    provider.name()
-                ),
-            ));
-        }
-        let key_fields = declared.key.as_ref();
-        if key_fields.is_none_or(|key| key.value.is_empty())
-            && (key_fields.is_some() || matches!(provider, Provider::Hmac(_)))
-        {
-            return Err(at(
-                key_fields.map_or(name.referenced, |key| key.referenced),
-                format!(
-                    "the source `{}` needs `key`: the fields that tell its events apart, e.g. `key: [order.id]`",
-                    name.value
-                ),
-            ));
-        }
-        let callers = automations.get(&automation).map(|declared| declared.callers.as_ref());
-        let rules = identity::of_events(declared, callers, at)?;
-        let environment =
-            declared.environment.as_ref().map(|declared| hooks::environment(declared, at)).transpose()?;
-        let source = Source { provider, secrets: keys, automation, rules, environment };
-        sources.insert(name.value.clone(), source);
-    }
-    Ok(sources)
-}
-
-/// Why events of a source could not be run.
-fn leads_nowhere(
-    automation: &AutomationName,
-    automations: &HashMap<AutomationName, Automation>,
-) -> Option<String> {
-    match automations.get(automation) {
-        Some(declared) if declared.flow.is_some() => None,
-        Some(_) => Some(format!(
-            "sends to the automation `{automation}`, which declares no steps; add at least one under `steps`"
-        )),
-        None => {
-            let nearest =
-                sentence::nearest(automation.as_str(), automations.keys().map(AutomationName::as_str));
-            let meant = nearest.map(|name| format!("did you mean `{name}`? If not, ")).unwrap_or_default();
-            Some(format!(
-                "sends to the automation `{automation}`, which is not declared; {meant}add it under `automations` \
-                 with at least one step"
-            ))
-        }
-    }
 }

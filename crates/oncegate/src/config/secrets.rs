@@ -8,6 +8,11 @@ use oncegate_core::secret::Secret;
 pub trait Environment {
     /// The variable's value, if it is set.
     fn get(&self, name: &str) -> Option<String>;
+
+    /// Whether what it holds is meant: placeholders are not asked what form they have.
+    fn is_real(&self) -> bool {
+        true
+    }
 }
 
 /// The process's own environment.

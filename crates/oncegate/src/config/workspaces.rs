@@ -10,6 +10,7 @@ use super::{At, ConfigError, Declared, declared, secrets};
 pub(super) fn workspaces(
     file: &Members<WorkspaceFile>,
     secrets: &secrets::Secrets<'_>,
+    has_public_url: bool,
     at: At<'_>,
 ) -> Result<Vec<(WorkspaceName, Declared)>, ConfigError> {
     let mut workspaces: Vec<(WorkspaceName, Declared)> = vec![];
@@ -22,7 +23,7 @@ pub(super) fn workspaces(
         if workspaces.iter().any(|(known, _)| *known == read) {
             return Err(wrong("is declared twice; merge the two"));
         }
-        let declared = declared(&workspace.sources, &workspace.automations, secrets, at)
+        let declared = declared(&workspace.sources, &workspace.automations, secrets, has_public_url, at)
             .map_err(|e| ConfigError { message: format!("workspace `{read}`: {}", e.message), ..e })?;
         workspaces.push((read, declared));
     }

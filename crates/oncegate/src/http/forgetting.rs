@@ -98,6 +98,8 @@ pub(crate) async fn forget(
         .with("live", found.live.len())
         .with("claims", json!(named)));
     }
+    // What came lately is in memory too, and nobody looks through it.
+    state.doors.of(caller.workspace).for_each(|(_, source)| source.recents.forget());
     // Half of a person is not forgotten.
     let forgetting = whole(forget_all(Arc::clone(&state), caller.workspace, found, reason, actor));
     let (forgotten, became_live) = forgetting.await??;

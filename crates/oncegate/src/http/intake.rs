@@ -2,16 +2,14 @@
 
 use std::sync::Arc;
 
-use axum::extract::{Path, Request, State};
+use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
-use http::HeaderMap;
+use http::{HeaderMap, HeaderValue, header};
 use oncegate_core::decide::StopReason;
-use oncegate_core::json::told;
-use oncegate_core::key::{IdempotencyKey, RecordName, Workspace};
+use oncegate_core::key::{IdempotencyKey, RecordName};
 use oncegate_core::limits;
 use oncegate_core::time::Timestamp;
-use oncegate_core::webhook::{self, Headers, NoIdentity, Provider, Reading as Read, SignatureError};
-use oncegate_runner::gatekeeper::Gatekeeper;
+use oncegate_core::webhook::{self, Answer, Headers, NoIdentity, Provider, Reading as Read, SignatureError};
 use oncegate_store::api::{AdmitCall, AdmitEvent, Admitted, DeliveryRow, Release, UnverifiedCall};
 use oncegate_store::people::{Write, Written};
 use serde_json::{Value, json};
@@ -20,87 +18,92 @@ use super::AppState;
 use super::acts::Doing;
 use super::answer::Json;
 use super::budget::Share;
-use super::doors::Source;
+use super::doors::{Address, Source};
 use super::input::{Unread, read_body};
 use super::once::{self, Secrecy};
 use super::problem::Problem;
+use super::recents;
+
+/// The answer to a test of the connection that some providers make by GET. Starts nothing, and stores nothing.
+pub(crate) async fn greet(State(state): State<Arc<AppState>>, request: Request) -> Result<Response, Problem> {
+    let (address, source) = state.doors.at(request.uri().path())?;
+    let (parts, _) = request.into_parts();
+    let arrived = Arrived::of(&state, address, &parts);
+    match source.provider.greeting(&arrived.request(), &source.trust) {
+        Some(Ok(answer)) => {
+            source.recents.greeted(arrived.now);
+            Ok(said(answer))
+        }
+        Some(Err(error)) => Err(Problem::handshake_refused(error)),
+        None => {
+            let why = format!("{} sends by POST; only that does anything here", source.provider);
+            let mut refused = Problem::method_not_allowed(why).into_response();
+            refused.headers_mut().insert(header::ALLOW, HeaderValue::from_static("POST"));
+            Ok(refused)
+        }
+    }
+}
 
 pub(crate) async fn deliver(
     State(state): State<Arc<AppState>>,
-    Path(name): Path<String>,
     request: Request,
 ) -> Result<Response, Problem> {
-    take_in(state, Workspace::DEFAULT, name, request).await
-}
-
-/// The sources of every other workspace than the default one.
-pub(crate) async fn deliver_to(
-    State(state): State<Arc<AppState>>,
-    Path((workspace, name)): Path<(String, String)>,
-    request: Request,
-) -> Result<Response, Problem> {
-    let Some(workspace) = state.doors.workspace(&workspace) else {
-        return Err(Problem::unknown_source(format!(
-            "no workspace called `{}` has sources; declare them in oncegate.yaml under `workspaces`",
-            told(&workspace)
-        )));
-    };
-    take_in(state, workspace, name, request).await
-}
-
-async fn take_in(
-    state: Arc<AppState>,
-    workspace: Workspace,
-    name: String,
-    request: Request,
-) -> Result<Response, Problem> {
-    let Some(source) = state.doors.source(workspace, &name) else {
-        return Err(Problem::unknown_source(format!(
-            "no source is called `{}`; declare it in oncegate.yaml under `sources`",
-            told(&name)
-        )));
-    };
+    let (address, source) = state.doors.at(request.uri().path())?;
     let (parts, body) = request.into_parts();
-    let headers = headers(&parts.headers);
-    if let Err(error) = check_head(source, &headers, state.gate.store().now().wall) {
-        tracing::debug!(source = name, %error, "a signature does not verify, whatever the body");
-        let (body, reason) = match read_body(&parts, body, limits::UNSIGNED_BODY_BYTES_MAX).await {
-            Ok(body) => (body, error.to_string()),
+    let mut arrived = Arrived::of(&state, address, &parts);
+    let now = arrived.now;
+    if let Err(error) = source.provider.verify_head(&arrived.request(), &source.trust, now) {
+        tracing::debug!(source = arrived.address.name, %error, "a signature does not verify, whatever the body");
+        let mut reason = error.to_string();
+        match read_body(&parts, body, limits::UNSIGNED_BODY_BYTES_MAX).await {
+            Ok(body) => arrived.body = body,
             Err(Unread::TooLarge { max }) => {
-                (vec![], format!("{error} (the body is larger than {max} bytes and was not read)"))
+                reason = format!("{error} (the body is larger than {max} bytes and was not read)");
             }
             Err(why) => return Err(why.into()),
-        };
-        keep_unverified(&state.gate, &name, source, &headers, body, reason).await;
+        }
+        if let Some(Ok(answer)) = source.provider.greeting(&arrived.request(), &source.trust) {
+            source.recents.greeted(now);
+            return Ok(said(answer));
+        }
+        keep_unverified(&state, source, &arrived, reason).await;
         return Err(Problem::invalid_signature(error));
     }
-    let body = read_body(&parts, body, body_max(&source.provider)).await?;
-    let arrived = Arrived { name, headers, body, now: state.gate.store().now().wall };
+    arrived.body = read_body(&parts, body, body_max(&source.provider)).await?;
     let verdict = if arrived.body.len() <= limits::BODY_BYTES_FREE {
         judge(&state, source, arrived)
     } else {
-        judge_apart(&state, workspace, arrived, parts.extensions.get().cloned()).await?
+        judge_apart(&state, arrived, parts.extensions.get().cloned()).await?
     };
     match verdict {
-        Verdict::Unverified { arrived: Arrived { name, headers, body, .. }, error } => {
-            tracing::debug!(source = name, %error, "a signature does not verify");
-            let (body, reason) = match body.len() {
-                size if size > limits::UNVERIFIED_BODY_BYTES_MAX => {
-                    (vec![], format!("{error} (the body of {size} bytes was not kept)"))
-                }
-                _ => (body, error.to_string()),
-            };
-            keep_unverified(&state.gate, &name, source, &headers, body, reason).await;
+        Verdict::Unverified { arrived, error } => {
+            tracing::debug!(source = arrived.address.name, %error, "a signature does not verify");
+            keep_unverified(&state, source, &arrived, error.to_string()).await;
             Err(Problem::invalid_signature(error))
         }
-        Verdict::Handshake => Ok(Json(json!({ "status": "handshake" })).into_response()),
-        Verdict::Events(call) => {
+        Verdict::Handshake(answer) => {
+            source.recents.greeted(now);
+            Ok(answer.map_or_else(|| Json(json!({ "status": "handshake" })).into_response(), said))
+        }
+        Verdict::Events { call, answer } => {
             let name = call.source.clone();
+            let taken = source.recents.take(&call, now);
             let admitted = state.gate.admit(*call).await?;
+            source.recents.admitted(taken, admitted.iter().map(recents::verdict).collect(), now);
             tracing::debug!(source = name, ?admitted, "delivery");
-            Ok(Json(acknowledged(&admitted)).into_response())
+            Ok(match answer {
+                Some(answer) => said(answer),
+                None => Json(acknowledged(&admitted)).into_response(),
+            })
         }
     }
+}
+
+/// What this provider wants to hear, with exactly 200.
+fn said(answer: Answer) -> Response {
+    let mut response = answer.body.into_response();
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(answer.content_type));
+    response
 }
 
 /// How large a body may be. GitHub's hold whole pushes; everybody else sends forms and orders.
@@ -111,51 +114,79 @@ fn body_max(provider: &Provider) -> usize {
     }
 }
 
-/// Refuses what no body could make right: a signature that is missing, not one, or of another day.
-fn check_head(source: &Source, headers: &Headers, now: Timestamp) -> Result<(), SignatureError> {
-    let empty = webhook::Request { headers, body: b"" };
-    let usable = || source.secrets.iter().any(|secret| source.provider.check_secret(secret).is_ok());
-    match source.provider.verify(&empty, &source.secrets, now) {
-        Ok(()) | Err(SignatureError::Mismatch { .. }) => Ok(()),
-        // Told in place of a mismatch where one of several secrets cannot be used.
-        Err(SignatureError::BadSecret { .. }) if usable() => Ok(()),
-        Err(error) => Err(error),
-    }
-}
-
-/// A request that arrived whole.
+/// A request as it came.
 struct Arrived {
-    name: String,
+    address: Address,
+    method: String,
+    /// The public address with path and query.
+    url: String,
+    /// Path and query.
+    path: String,
     headers: Headers,
     body: Vec<u8>,
     now: Timestamp,
 }
 
+impl Arrived {
+    /// Its head; the body comes later.
+    fn of(state: &AppState, address: Address, parts: &http::request::Parts) -> Self {
+        let path = parts.uri.path_and_query().map_or(parts.uri.path(), |whole| whole.as_str()).to_owned();
+        Self {
+            address,
+            method: parts.method.as_str().to_owned(),
+            url: format!("{}{path}", state.base_url),
+            path,
+            headers: headers(&parts.headers),
+            body: vec![],
+            now: state.gate.store().now().wall,
+        }
+    }
+
+    fn request(&self) -> webhook::Request<'_> {
+        webhook::Request {
+            method: &self.method,
+            url: &self.url,
+            tail: self.address.tail.as_deref(),
+            headers: &self.headers,
+            body: &self.body,
+        }
+    }
+
+    /// The head as it is stored.
+    fn head(&self, state: &AppState, source: &Source) -> String {
+        let secret = state.gate.store().secret();
+        json!(source.provider.stored_head(&self.request(), &self.path, &source.trust, secret)).to_string()
+    }
+}
+
 enum Verdict {
     Unverified { arrived: Arrived, error: SignatureError },
-    Handshake,
-    Events(Box<AdmitCall>),
+    Handshake(Option<Answer>),
+    Events { call: Box<AdmitCall>, answer: Option<Answer> },
 }
 
 fn judge(state: &AppState, source: &Source, arrived: Arrived) -> Verdict {
-    let request = webhook::Request { headers: &arrived.headers, body: &arrived.body };
-    if let Err(error) = source.provider.verify(&request, &source.secrets, arrived.now) {
+    let provider = &source.provider;
+    if let Err(error) = provider.verify(&arrived.request(), &source.trust, arrived.now) {
         return Verdict::Unverified { arrived, error };
     }
-    match source.provider.read(&request, &arrived.name, &source.rules) {
-        Read::Handshake => Verdict::Handshake,
+    match provider.read(&arrived.request(), &arrived.address.name, &source.rules) {
+        Read::Handshake(answer) => Verdict::Handshake(answer),
         Read::Events(events) => {
-            let Arrived { name, headers, body, .. } = arrived;
-            Verdict::Events(Box::new(admit_call(state, &name, source, &headers, body, events)))
+            let answer = provider.acknowledgement(&arrived.request());
+            let head = arrived.head(state, source);
+            let stored = provider.stored_body(&arrived.request());
+            let Arrived { address, headers, .. } = arrived;
+            let call = admit_call(state, &address.name, source, &headers, (head, stored), events);
+            Verdict::Events { call: Box::new(call), answer }
         }
     }
 }
 
-/// Judges a large body where it keeps nobody waiting. If the sender hangs up, the work goes on to its end, and with it
-/// the body's share of the memory.
+/// Judges a large body where it keeps nobody waiting. If the sender hangs up, the work goes on to its end, and with
+/// it the body's share of the memory.
 async fn judge_apart(
     state: &Arc<AppState>,
-    workspace: Workspace,
     arrived: Arrived,
     share: Option<Arc<Share>>,
 ) -> Result<Verdict, Problem> {
@@ -166,8 +197,8 @@ async fn judge_apart(
     let turn = Arc::clone(&state.large_bodies).acquire_owned().await.map_err(|e| fault(&e))?;
     let state = Arc::clone(state);
     let judged = tokio::task::spawn_blocking(move || {
-        let verdict =
-            state.doors.source(workspace, &arrived.name).map(|source| judge(&state, source, arrived));
+        let Address { workspace, name, .. } = &arrived.address;
+        let verdict = state.doors.source(*workspace, name).map(|source| judge(&state, source, arrived));
         drop((turn, share));
         verdict
     });
@@ -194,7 +225,7 @@ fn admit_call(
     name: &str,
     source: &Source,
     headers: &Headers,
-    body: Vec<u8>,
+    (head, body): (String, Vec<u8>),
     events: Vec<webhook::Event>,
 ) -> AdmitCall {
     let template = state.gate.book().automation(source.workspace, &source.automation).record;
@@ -217,6 +248,7 @@ fn admit_call(
                 about,
                 delivery_id,
                 json,
+                of_batch: event.of_batch,
                 record,
                 other_environment,
                 dated,
@@ -227,7 +259,7 @@ fn admit_call(
         workspace: source.workspace,
         source: name.to_owned(),
         automation: source.automation.clone(),
-        headers: stored_headers(headers),
+        headers: head,
         body,
         events,
         releases: None,
@@ -260,39 +292,31 @@ fn record(template: &str, payload: &Value) -> Result<RecordName, String> {
     RecordName::try_from(text.trim()).map_err(|e| e.to_string())
 }
 
-async fn keep_unverified(
-    gate: &Gatekeeper,
-    name: &str,
-    source: &Source,
-    headers: &Headers,
-    body: Vec<u8>,
-    reason: String,
-) {
+async fn keep_unverified(state: &AppState, source: &Source, arrived: &Arrived, mut reason: String) {
+    let mut body = source.provider.stored_body(&arrived.request());
+    if body.len() > limits::UNVERIFIED_BODY_BYTES_MAX {
+        reason = format!("{reason} (the body of {} bytes was not kept)", body.len());
+        body = vec![];
+    }
+    let name = &arrived.address.name;
+    let head = arrived.head(state, source);
+    source.recents.unverified(&head, &body, &reason, arrived.now);
     let call = UnverifiedCall {
         workspace: source.workspace,
-        source: name.to_owned(),
+        source: name.clone(),
         automation: source.automation.clone(),
-        headers: stored_headers(headers),
+        headers: head,
         body,
         reason,
     };
     // The sender is refused either way, and a genuine one comes again.
-    if let Err(error) = gate.store().keep_unverified(call).await {
+    if let Err(error) = state.gate.store().keep_unverified(call).await {
         tracing::error!(source = name, %error, "could not keep a request whose signature did not verify");
     }
 }
 
 fn headers(headers: &HeaderMap) -> Headers {
     Headers::new(headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())))
-}
-
-/// Credentials that a proxy or a person put there are not ours to keep.
-fn stored_headers(headers: &Headers) -> String {
-    let kept: Vec<(&str, &str)> = headers
-        .iter()
-        .filter(|(name, _)| !matches!(*name, "authorization" | "cookie" | "proxy-authorization"))
-        .collect();
-    json!(kept).to_string()
 }
 
 /// Runs a stored delivery after its source was mended: verified as of its arrival, its key derived anew.
@@ -334,10 +358,12 @@ fn released(state: &AppState, row: &DeliveryRow, source: &Source) -> Result<Admi
         row.headers.as_deref().and_then(|h| serde_json::from_str(h).ok()).unwrap_or_default();
     let headers = Headers::new(pairs.iter().map(|(n, v)| (n.as_str(), v.as_bytes())));
     let body = row.body.clone().unwrap_or_default();
-    let request = webhook::Request { headers: &headers, body: &body };
+    let url = format!("{}{}", state.base_url, headers.stored_path().unwrap_or_default());
+    let request = webhook::Request::post(&url, &headers, &body);
     // What was verified at the door is not verified again: a later secret or clock would refuse it (C70).
     if row.verdict == "unverified" {
-        source.provider.verify(&request, &source.secrets, row.received_at).map_err(|e| {
+        let secret = state.gate.store().secret();
+        source.provider.verify_stored(&request, &source.trust, secret, row.received_at).map_err(|e| {
             Problem::invalid_signature(format!("it still does not verify, as of its arrival: {e}"))
         })?;
     }
@@ -350,5 +376,6 @@ fn released(state: &AppState, row: &DeliveryRow, source: &Source) -> Result<Admi
     if let Some(why) = events.iter().find_map(|e| elsewhere(source, &headers, &e.payload)) {
         return Err(Problem::invalid_field(format!("it still is of another environment: {why}")));
     }
-    Ok(admit_call(state, &row.source, source, &headers, body, events))
+    let head = row.headers.clone().unwrap_or_default();
+    Ok(admit_call(state, &row.source, source, &headers, (head, body), events))
 }

@@ -49,6 +49,7 @@ codes! {
     invalid_idempotency_key = BAD_REQUEST, "The Idempotency-Key cannot be read";
     forbidden = FORBIDDEN, "The token may not do this";
     invalid_token = FORBIDDEN, "This token does not belong to this claim";
+    handshake_refused = FORBIDDEN, "The test of the connection fails";
     not_found = NOT_FOUND, "There is no such thing";
     unknown_source = NOT_FOUND, "There is no such source";
     method_not_allowed = METHOD_NOT_ALLOWED, "This address takes another method";

@@ -10,7 +10,7 @@ use oncegate_core::access::Right;
 use super::entry::Entry;
 use super::{
     AppState, acts, api_tokens, audit, automations, batch, bulk, claims, export, finish, forgetting, health,
-    intake, lists, notices, openapi, upkeep, workspaces,
+    intake, lists, notices, openapi, sources, upkeep, workspaces,
 };
 
 /// What a call must bring.
@@ -139,6 +139,8 @@ pub(crate) fn routes(metrics_public: bool) -> Vec<Route> {
         once("/v1/bulk/{id}/undo", ACT, bulk::undo),
         once("/v1/rejected/{id}/release", ACT, intake::release),
         get("/v1/notices", READ, notices::list),
+        get("/v1/sources", READ, sources::list),
+        get("/v1/sources/{source}", READ, sources::show),
         post("/v1/notices/{id}/dismiss", ACT, notices::dismiss),
         get("/v1/recovery", READ, upkeep::recovery),
         post("/v1/recovery/end", Needs::ServerAdmin, upkeep::end_recovery),
@@ -159,7 +161,11 @@ pub(crate) fn routes(metrics_public: bool) -> Vec<Route> {
         post("/v1/claims/{id}/error", Needs::ClaimToken, finish::error),
         post("/v1/claims/{id}/heartbeat", Needs::ClaimToken, finish::heartbeat),
         post("/in/{source}", Needs::Signature, intake::deliver),
-        post("/in/{workspace}/{source}", Needs::Signature, intake::deliver_to),
+        post("/in/{workspace}/{source}", Needs::Signature, intake::deliver),
+        post("/in/{workspace}/{source}/{secret}", Needs::Signature, intake::deliver),
+        get("/in/{source}", Needs::Signature, intake::greet),
+        get("/in/{workspace}/{source}", Needs::Signature, intake::greet),
+        get("/in/{workspace}/{source}/{secret}", Needs::Signature, intake::greet),
         get("/openapi.json", Needs::Nothing, openapi::openapi),
         get("/healthz", Needs::Nothing, health::healthz),
         get("/readyz", Needs::Nothing, health::readyz),

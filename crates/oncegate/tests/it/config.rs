@@ -7,7 +7,7 @@ use oncegate::config::{Config, ConfigError, parse};
 
 use crate::harness::{Setup, Vars, mins};
 
-fn read(yaml: &str) -> Result<Config, ConfigError> {
+pub(crate) fn read(yaml: &str) -> Result<Config, ConfigError> {
     let vars = [
         ("HOOK", "hook-secret"),
         ("BLANK", "  "),
@@ -19,7 +19,7 @@ fn read(yaml: &str) -> Result<Config, ConfigError> {
 }
 
 /// Each file has one mistake; its place is marked with `^` right before it.
-fn check(wrapped: impl Fn(&str) -> String, table: &[(&str, &str)]) {
+pub(crate) fn check(wrapped: impl Fn(&str) -> String, table: &[(&str, &str)]) {
     for (marked, says) in table {
         let marked = wrapped(marked);
         let mark = marked.find('^').unwrap_or_else(|| panic!("no mark in {marked}"));
@@ -448,7 +448,7 @@ sources:
         (config.default.sources.len(), config.default.automations.len(), config.concurrency),
         (1, 1, Some(8))
     );
-    assert_eq!(config.default.sources["hook"].secrets.len(), 2);
+    assert_eq!(config.default.sources["hook"].trust.secrets.len(), 2);
     assert!(!format!("{config:?}").contains("hook-secret"));
 }
 

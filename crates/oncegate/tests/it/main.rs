@@ -12,6 +12,7 @@ mod bad_input;
 mod cases;
 mod cli;
 mod config;
+mod config_sources;
 mod forward;
 mod harness;
 mod health;

@@ -259,6 +259,7 @@ pub(crate) fn plain_event(
         delivery_id: None,
         json: json.to_owned(),
         record: None,
+        of_batch: false,
         other_environment: None,
         dated: None,
     }

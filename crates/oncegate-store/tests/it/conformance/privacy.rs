@@ -121,6 +121,7 @@ async fn deliveries_go_with_their_claim_or_by_themselves() {
                 about: None,
                 delivery_id: None,
                 dated: None,
+                of_batch: false,
                 other_environment: None,
             }],
             releases: None,

@@ -57,6 +57,7 @@ async fn a_rejected_event_is_neither_seen_nor_released_from_another_workspace() 
             fingerprint: fingerprint("a"),
             json: "{}".into(),
             record: None,
+            of_batch: false,
             other_environment: None,
             likeness: None,
             about: None,

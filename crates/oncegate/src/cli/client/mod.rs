@@ -21,6 +21,7 @@ mod parent;
 mod persons;
 mod progress;
 mod show;
+mod sources;
 mod target;
 mod trouble;
 mod watch;
@@ -35,6 +36,20 @@ use super::ending::Failure;
 pub(super) async fn delivery(connection: &Connection, number: u64) -> Result<Value, Failure> {
     let gate = connection.open()?;
     Ok(gate.get(&["v1", "rejected", &number.to_string()], &[]).await?.body)
+}
+
+/// A request that came to a source lately, by its number there; and the name of the source, as in its address.
+pub(super) async fn recent(connection: &Connection, source: &str, number: u64) -> Result<Value, Failure> {
+    let gate = connection.open()?;
+    let name = source.rsplit('/').next().unwrap_or(source);
+    let mut came = gate.get(&["v1", "sources", name], &[]).await?.body["deliveries"].take();
+    let found = came.as_array_mut().into_iter().flatten().find(|sample| sample["number"] == number);
+    found.map(Value::take).ok_or_else(|| {
+        let why = format!(
+            "the gate has no delivery number {number} of {source} in memory; see: oncegate sources {name}"
+        );
+        Failure::new(super::ending::Exit::NotFound, why)
+    })
 }
 
 #[derive(Debug, clap::Subcommand)]
@@ -100,6 +115,9 @@ pub(super) enum Verb {
     /// Which automations there are and how they stand; rename one.
     #[command(after_help = AUTOMATIONS)]
     Automations(automations::Args),
+    /// Where webhooks come in, and what came lately.
+    #[command(after_help = "Examples:\n  oncegate sources\n  oncegate sources contact-form")]
+    Sources(sources::Args),
     /// What a person should know though nothing waits for them.
     #[command(
         after_help = "Examples:\n  oncegate notices\n  oncegate notices dismiss 4 --reason 'the new name is meant'"
@@ -208,6 +226,7 @@ pub(super) async fn run(verb: Verb) -> Result<u8, Failure> {
         Verb::Tag(args) => acts::tag(args).await,
         Verb::Bulk(verb) => bulk::run(verb).await,
         Verb::Automations(args) => automations::run(args).await,
+        Verb::Sources(args) => sources::run(args).await,
         Verb::Notices(args) => notices::run(args).await,
         Verb::Nodes(args) => nodes::run(args).await,
         Verb::Release(args) => acts::release(args).await,

@@ -30,11 +30,11 @@ pub(super) fn at(shown: &Shown<'_>, sample: &Sample) -> Option<Vec<Seen>> {
     let source = shown.source;
     let template = shown.declared.automations.get(&source.automation).and_then(|a| a.record.as_deref());
     let request = sample.request();
-    let explained = source.provider.explain(&request, shown.name, &source.rules)?;
+    let explained = source.provider.explain(&request, shown.name, &source.rules);
     let Reading::Events(events) = source.provider.read(&request, shown.name, &source.rules) else {
         return None;
     };
-    let seen = events.into_iter().map(|event| {
+    let seen = events.into_iter().zip(explained).map(|(event, explained)| {
         let (identity, record) = identified(event.identity, &event.payload, template);
         let bare = without_rules(&explained).filter(|bare| Some(bare) != identity.as_ref().ok());
         Seen {
@@ -42,10 +42,10 @@ pub(super) fn at(shown: &Shown<'_>, sample: &Sample) -> Option<Vec<Seen>> {
             identity,
             record,
             hints: explained.key.iter().filter_map(hint).collect(),
-            explained: explained.clone(),
             fingerprint: event.fingerprint,
             repeat: event.repeat.map(|(subject, _)| subject),
-            within: source.rules.repeat.as_ref().map(|rule| show_duration(rule.within)),
+            within: explained.within.map(show_duration),
+            explained,
             about: event.about,
             delivery_id: event.delivery_id,
         }
@@ -54,6 +54,9 @@ pub(super) fn at(shown: &Shown<'_>, sample: &Sample) -> Option<Vec<Seen>> {
 }
 
 fn without_rules(explained: &Explained) -> Option<IdempotencyKey> {
+    if explained.key.iter().all(|seen| seen.field.rule == Rule::Opaque) {
+        return None;
+    }
     let text = |text: &str| Rule::Opaque.fold(text).ok().map(Part::Value);
     let mut parts: Vec<Part> = explained.prefix.iter().filter_map(|prefix| text(prefix)).collect();
     for seen in &explained.key {

@@ -37,6 +37,7 @@ Examples:
   oncegate key preview --source contact-form sample.json
   oncegate key preview --source contact-form first.json --against second.json
   oncegate key preview --source contact-form --header 'Typeform-Signature: sha256=…' - < sample.json
+  oncegate key preview --source contact-form --recent 1 # the last one that came
   oncegate key preview --delivery 6                     # one that the gate has kept";
 
 #[derive(Debug, clap::Args)]
@@ -56,8 +57,11 @@ struct Preview {
     /// Take a delivery that the gate has kept (rejected, unverified or a mismatch) as the sample.
     #[arg(long, value_name = "NO", conflicts_with = "body")]
     delivery: Option<u64>,
+    /// Take a request that came to the source lately as the sample, by its number in `oncegate sources NAME`.
+    #[arg(long, value_name = "NO", requires = "source", conflicts_with_all = ["delivery", "body"])]
+    recent: Option<u64>,
     /// The sample's body; `-` reads it from stdin.
-    #[arg(value_name = "BODYFILE", required_unless_present = "delivery")]
+    #[arg(value_name = "BODYFILE", required_unless_present_any = ["delivery", "recent"])]
     body: Option<PathBuf>,
     #[command(flatten)]
     connection: Connection,
@@ -71,7 +75,7 @@ fn header(text: &str) -> Result<(String, String), String> {
 /// Secrets that are not set do not matter to keys: they are replaced, and then no signature is checked.
 struct Placeholders;
 
-/// Long enough, and of the form that the strictest provider asks for.
+/// Long enough; what form a provider's secrets have is not asked of it.
 const PLACEHOLDER: &str = "whsec_MDEyMzQ1Njc4OWFiY2RlZg==";
 const PLACEHOLDER_URL: &str = "https://placeholder.invalid/";
 
@@ -81,17 +85,23 @@ impl Environment for Placeholders {
         let set = ProcessEnvironment.get(name).filter(|value| !value.trim().is_empty());
         Some(set.unwrap_or_else(|| absent.to_owned()))
     }
+
+    fn is_real(&self) -> bool {
+        false
+    }
 }
 
 /// What a sender sends, or has sent.
 struct Sample {
+    /// Of the source, as its sender was given it.
+    url: String,
     headers: Headers,
     body: Vec<u8>,
 }
 
 impl Sample {
     fn request(&self) -> webhook::Request<'_> {
-        webhook::Request { headers: &self.headers, body: &self.body }
+        webhook::Request::post(&self.url, &self.headers, &self.body)
     }
 }
 
@@ -111,8 +121,9 @@ pub(super) async fn run(args: Args) -> Result<u8, Failure> {
         // With every variable set, what is still wrong is wrong with the file.
         Err(_) => (config::load(&args.config, &Placeholders).map_err(|e| e.to_string())?, false),
     };
-    let (sample, of_delivery) = sample(&args).await?;
+    let (mut sample, of_delivery) = sample(&args).await?;
     let address = args.source.clone().or(of_delivery.clone()).unwrap_or_default();
+    sample.url = format!("{}/in/{address}", config.public_url.as_deref().unwrap_or_default());
     // As in its address: `orders` of the default workspace, `acme/orders` of another.
     let (declared, name) = config.declares(&address);
     let found = declared.and_then(|declared| Some((declared, declared.sources.get(name)?)));
@@ -133,7 +144,8 @@ pub(super) async fn run(args: Args) -> Result<u8, Failure> {
     let second = match &args.against {
         None => None,
         Some(path) => {
-            let sample = Sample { headers: sample.headers.clone(), body: read(path)? };
+            let sample =
+                Sample { body: read(path)?, url: sample.url.clone(), headers: sample.headers.clone() };
             let second = look::at(&shown, &sample)
                 .ok_or_else(|| Failure::from("the second sample only tests the connection".to_owned()))?;
             Some(against::compare(&seen, &second))
@@ -165,11 +177,15 @@ pub(super) async fn run(args: Args) -> Result<u8, Failure> {
 /// The sample, and the source that it came to if it is a delivery.
 async fn sample(args: &Preview) -> Result<(Sample, Option<String>), Failure> {
     let given = args.header.iter().map(|(name, value)| (name.as_str(), value.as_bytes()));
-    let Some(number) = args.delivery else {
-        let body = read(args.body.as_deref().unwrap_or(Path::new("-")))?;
-        return Ok((Sample { headers: Headers::new(given), body }, None));
+    let row = match (args.delivery, args.recent, &args.source) {
+        (Some(number), _, _) => client::delivery(&args.connection, number).await?,
+        (None, Some(number), Some(source)) => client::recent(&args.connection, source, number).await?,
+        (None, _, _) => {
+            let body = read(args.body.as_deref().unwrap_or(Path::new("-")))?;
+            return Ok((Sample { url: String::new(), headers: Headers::new(given), body }, None));
+        }
     };
-    let row = client::delivery(&args.connection, number).await?;
+    let number = args.delivery.or(args.recent).unwrap_or_default();
     let body = match (row["body"].as_str(), row["body_base64"].as_str()) {
         (_, Some(coded)) => BASE64.decode(coded.as_bytes()).unwrap_or_default(),
         (text, None) => text.unwrap_or_default().as_bytes().to_vec(),
@@ -182,8 +198,8 @@ async fn sample(args: &Preview) -> Result<(Sample, Option<String>), Failure> {
     let kept = kept.iter().map(|(name, value)| (name.as_str(), value.as_bytes()));
     // What is given on the command line stands in for what was not kept.
     let headers = Headers::new(given.chain(kept));
-    let source = row["source"].as_str().unwrap_or_default().to_owned();
-    Ok((Sample { headers, body }, Some(source)))
+    let source = row["source"].as_str().or(args.source.as_deref()).unwrap_or_default().to_owned();
+    Ok((Sample { url: String::new(), headers, body }, Some(source)))
 }
 
 fn unknown(config: &Config, file: &Path, address: &str) -> Failure {
@@ -213,10 +229,13 @@ fn signature(source: &Source, request: &webhook::Request<'_>, secrets_set: bool)
     if !secrets_set {
         return "not checked: a secret of the configuration is not set here".to_owned();
     }
-    match source.provider.verify(request, &source.secrets, SystemClock::new().read().wall) {
+    match source.provider.verify(request, &source.trust, SystemClock::new().read().wall) {
         Ok(()) => "fits".to_owned(),
         Err(SignatureError::MissingHeader { header }) => {
             format!("not checked: no --header '{header}: …' was given")
+        }
+        Err(SignatureError::NoSharedSecret { .. }) => {
+            format!("none: {} signs nothing, and is believed by the secret that it shows", source.provider)
         }
         Err(error) => format!("does not fit: {error}"),
     }

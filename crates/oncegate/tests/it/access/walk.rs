@@ -22,7 +22,7 @@ const WHO: [&str; 9] = [
 /// Method, path, what is asked of the subject (of the automation `other`, in the workspace `default`), and one letter
 /// per row of [`WHO`]. Those who are bound are bound to `shared`; `acme` has come to have an `other` of its own.
 #[rustfmt::skip]
-const TABLE: [(&str, &str, &str); 48] = [
+const TABLE: [(&str, &str, &str); 50] = [
     ("GET",  "/metrics",                          "-rrr ---- -"),
     ("POST", "/v1/claims",                        "r-rr ---- r"),
     ("GET",  "/v1/claims",                        "-rrr -rrr r"),
@@ -58,6 +58,8 @@ const TABLE: [(&str, &str, &str); 48] = [
     ("GET",  "/v1/nodes",                         "---r ---- -"),
     ("GET",  "/v1/backup",                        "---r ---- -"),
     ("POST", "/v1/backup",                        "---r ---- -"),
+    ("GET",  "/v1/sources",                       "-rrr -rrr r"),
+    ("GET",  "/v1/sources/{source}",              "-??? -??? ?"),
     ("GET",  "/v1/tokens/self",                   "rrrr rrrr r"),
     ("GET",  "/v1/tokens",                        "---r ---r r"),
     ("POST", "/v1/tokens",                        "---r ---- r"),
@@ -74,9 +76,13 @@ const TABLE: [(&str, &str, &str); 48] = [
 ];
 
 /// No bearer token is looked at here; other tests knock.
-const OPEN: [(&str, &str); 5] = [
+const OPEN: [(&str, &str); 9] = [
     ("POST", "/in/{source}"),
     ("POST", "/in/{workspace}/{source}"),
+    ("POST", "/in/{workspace}/{source}/{secret}"),
+    ("GET", "/in/{source}"),
+    ("GET", "/in/{workspace}/{source}"),
+    ("GET", "/in/{workspace}/{source}/{secret}"),
     ("GET", "/openapi.json"),
     ("GET", "/healthz"),
     ("GET", "/readyz"),

@@ -1,6 +1,7 @@
 //! Real reports, each a test named by its id.
 
 mod answers;
+mod batches;
 mod claims;
 mod doors;
 mod full;

@@ -128,6 +128,11 @@ impl Client {
         &self.bases[0]
     }
 
+    /// The same caller, who always asks one node: what is only in a process's memory is not in the others'.
+    pub(crate) fn of_first_node(&self) -> Self {
+        Self::of(vec![self.bases[0].clone()], &self.token)
+    }
+
     pub(crate) fn bases(&self) -> &[String] {
         &self.bases
     }

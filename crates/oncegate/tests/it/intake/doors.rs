@@ -20,7 +20,8 @@ async fn get_and_head_of_a_source_start_nothing() {
     let gate = Setup::new(WELCOME, &receiver).start().await;
     for method in [Method::GET, Method::HEAD, Method::PUT, Method::DELETE] {
         let said = send(gate.api.bare(method.clone(), "/in/orders")).await;
-        assert_eq!((said.status, said.header("allow")), (405, Some("POST")), "{method}");
+        assert_eq!(said.status, 405, "{method}");
+        assert!(said.header("allow").unwrap().contains("POST"), "{method}");
     }
     assert_eq!(gate.api.list("").await, Vec::<Value>::new());
     assert_eq!(gate.api.inbox().await["rejected"], 0);

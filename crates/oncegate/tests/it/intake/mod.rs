@@ -4,4 +4,5 @@ mod bodies;
 mod doors;
 mod providers;
 mod raw_bytes;
+mod recents;
 mod samples;

@@ -27,9 +27,12 @@ fn body_hmac(secret: &str, body: &Value) -> Vec<u8> {
     hmac_sha256(secret.as_bytes(), body.to_string().as_bytes())
 }
 
+/// Where senders are told to send; some sign it.
+const PUBLIC: &str = "https://gate.example.com";
+
 const JSON: (&str, &str) = ("content-type", "application/json");
 
-const SENDERS: [Sender; 5] = [
+const SENDERS: [Sender; 7] = [
     Sender {
         provider: "typeform",
         secret: "tf-secret",
@@ -98,6 +101,44 @@ const SENDERS: [Sender; 5] = [
         },
     },
     Sender {
+        provider: "hubspot",
+        secret: "f1e2d3c4-0000-4000-8000-made0up00001",
+        more: "",
+        key: "hubspot:62:7:contact.creation:51:e1:1767607200000",
+        wrong_key: "[objectName]",
+        right_key: "[subscriptionType, eventId]",
+        body: |name, note| {
+            json!({ "portalId": 62, "subscriptionId": 7, "subscriptionType": "contact.creation", "objectId": 51,
+                "eventId": name, "occurredAt": 1_767_607_200_000_u64, "propertyValue": note })
+        },
+        // In a list, and with its address.
+        sign: |secret, _, body| {
+            let (time, body) =
+                ((at(crate::harness::MORNING).as_secs() * 1000).to_string(), json!([body]).to_string());
+            let signed = format!("POST{PUBLIC}/in/hook{body}{time}");
+            let signature = base64(&hmac_sha256(secret.as_bytes(), signed.as_bytes()));
+            let headers = [
+                JSON,
+                ("X-HubSpot-Signature-v3", signature.as_str()),
+                ("X-HubSpot-Request-Timestamp", &time),
+            ];
+            Signed::with(&headers, body)
+        },
+    },
+    Sender {
+        provider: "zapier",
+        secret: "a-secret-that-is-long",
+        more: "secret_in: header:X-Key",
+        key: "zapier:hook:e1",
+        wrong_key: "[row]",
+        right_key: "['header:idempotency-key']",
+        body: |_, note| json!({ "note": note }),
+        // It signs nothing.
+        sign: |secret, name, body| {
+            Signed::with(&[JSON, ("X-Key", secret), ("Idempotency-Key", name)], body.to_string())
+        },
+    },
+    Sender {
         provider: "hmac",
         secret: "hmac-secret",
         more: "hmac: { header: X-Shop-Signature, encoding: base64, prefix: 'v0=' }",
@@ -123,13 +164,14 @@ impl Sender {
     }
 
     fn other_secret(&self) -> &'static str {
-        if self.secret == WHSEC { OTHER_WHSEC } else { "another-secret" }
+        if self.secret == WHSEC { OTHER_WHSEC } else { "another-secret-that-is-long" }
     }
 
     fn yaml(&self, key: &str) -> String {
         let lines: Vec<&str> = [self.more, key].into_iter().filter(|line| !line.is_empty()).collect();
         format!(
             "
+public_url: {PUBLIC}
 automations:
   welcome:
     steps:
@@ -179,7 +221,11 @@ async fn an_event_is_accepted_and_has_one_effect_however_often_it_comes() {
         let claim = done(&gate, sender.key).await;
         assert_eq!(gate.api.deliver("hook", &event).await.ok()["status"], "already accepted");
         let [request] = receiver.requests().try_into().unwrap();
-        assert_eq!(request.body, event.body, "{}: byte for byte", sender.provider);
+        match sender.provider {
+            // Its part of the list.
+            "hubspot" => assert_eq!(request.json(), (sender.body)("e1", "hello")),
+            _ => assert_eq!(request.body, event.body, "{}: byte for byte", sender.provider),
+        }
         assert_eq!(claim["payload"], (sender.body)("e1", "hello"));
         assert_eq!(claim["history"][0]["actor"], "source:hook");
         assert!(gate.api.inbox().await.values().all(|n| *n == 0), "nothing needs a person");

@@ -175,10 +175,18 @@ struct AnySecret;
 
 impl Environment for AnySecret {
     fn get(&self, name: &str) -> Option<String> {
-        let url = name.ends_with("_URL");
-        Some(if url { "https://a.example/" } else { "whsec_MDEyMzQ1Njc4OWFiY2RlZg==" }.to_owned())
+        let value = match name.rsplit('_').next() {
+            Some("URL") => "https://a.example/",
+            Some("KEY") if name.ends_with("PUBLIC_KEY") => PUBLIC_KEY,
+            _ => "whsec_MDEyMzQ1Njc4OWFiY2RlZg==",
+        };
+        Some(value.to_owned())
     }
 }
+
+/// That of a sample (testdata/webhooks/sendgrid).
+const PUBLIC_KEY: &str = "MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEmbpxYYPaMfPiHJOO/+ig5ZZm8Zv7uBlmE2f2oANTMH/\
+    Dq0ym6VFBgxzUcWws4tJTRdlz2B5kxn756JYKyv4ANg==";
 
 /// Examples, and every YAML block of the documentation, are configurations that start.
 pub(super) fn configurations(files: &[File]) -> Vec<String> {

@@ -1,0 +1,56 @@
+//! SendGrid's Inbound Parse: a mail as a multipart form, not signed (webhooks/README.md §3, "SendGrid"). Each field
+//! may have a character set of its own.
+
+use serde_json::Value;
+
+use super::Request;
+use super::default_key::{DefaultKey, KeyPart, path};
+use super::rules::{Rules, Signature};
+
+pub(super) struct SendgridInbound;
+
+impl Rules for SendgridInbound {
+    fn signature(&self, _req: &Request<'_>) -> Signature<'_> {
+        Signature::Nothing
+    }
+
+    fn signs(&self) -> bool {
+        false
+    }
+
+    /// A mail to two addresses comes twice and is two events.
+    fn default_key(&self, _req: &Request<'_>, payload: &Value) -> Option<DefaultKey> {
+        let id = payload.get("headers").and_then(Value::as_str).and_then(message_id);
+        let message = KeyPart::Read { at: path("headers.Message-ID"), value: id.map(Value::String) };
+        Some(DefaultKey::from(vec![KeyPart::Field(path("to")), message]))
+    }
+}
+
+/// The value of `Message-ID` among a mail's header lines; a value may go on in the next line (RFC 5322 §2.2.3).
+fn message_id(headers: &str) -> Option<String> {
+    let mut lines = headers.lines();
+    let first = lines.by_ref().find_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        name.trim().eq_ignore_ascii_case("message-id").then_some(value)
+    })?;
+    let folded = lines.take_while(|line| line.starts_with([' ', '\t']));
+    let value: String = std::iter::once(first).chain(folded).collect();
+    Some(value.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::message_id;
+
+    #[test]
+    fn a_message_id_is_found_among_other_lines() {
+        for (headers, id) in [
+            ("Message-ID: <a@b>\r\nSubject: x", Some("<a@b>")),
+            ("Subject: Message-ID: no\nmessage-id:\r\n <a@b>\r\nTo: x", Some("<a@b>")),
+            ("Subject: x", None),
+            ("", None),
+        ] {
+            assert_eq!(message_id(headers).as_deref(), id, "{headers:?}");
+        }
+    }
+}

@@ -1,0 +1,331 @@
+//! Whether a request is to be believed: by its signature, or by a secret that the sender shows.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::str::FromStr;
+
+use data_encoding::{BASE64, HEXLOWER};
+use serde::{Deserialize, Deserializer};
+use subtle::ConstantTimeEq;
+
+use super::Provider;
+use super::field::is_header_name;
+use super::request::{Headers, Request};
+use super::rules::{Answer, Signature};
+use super::signature::{SIGNATURE_HEADER_BYTES_MAX, SecretError, SignatureError};
+use crate::key::{StoreSecret, sha256};
+use crate::secret::Secret;
+use crate::time::Timestamp;
+
+/// By what the requests of one source are believed.
+#[derive(Clone, Debug, Default)]
+pub struct Trust {
+    /// Any of them is enough: the new one first, the old one while it is being replaced.
+    pub secrets: Vec<Secret>,
+    /// Where a sender that signs nothing shows the secret; `None`: at any of the usual places.
+    pub secret_in: Option<SecretPlace>,
+    /// What a provider says when it tests the address (Meta).
+    pub verify_token: Option<Secret>,
+    /// The only organisation that is believed (Salesforce), by its id.
+    pub organization: Option<String>,
+}
+
+impl Trust {
+    /// Believes whoever knows one of the secrets.
+    pub fn of(secrets: impl Into<Vec<Secret>>) -> Self {
+        Self { secrets: secrets.into(), ..Self::default() }
+    }
+}
+
+/// Where a sender that signs nothing shows the secret.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SecretPlace {
+    /// `query:NAME`: a parameter of the address.
+    Query(String),
+    /// `path`: behind the source's own address.
+    Path,
+    /// `header:NAME`, the name in lower case.
+    Header(String),
+}
+
+/// Why a text names no place for a secret; the sentence a user reads.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no place for a secret; write `query:NAME`, `header:NAME` or `path`")]
+pub struct SecretPlaceError(String);
+
+impl FromStr for SecretPlace {
+    type Err = SecretPlaceError;
+
+    fn from_str(text: &str) -> Result<Self, SecretPlaceError> {
+        let wrong = || SecretPlaceError(text.to_owned());
+        match text.split_once(':') {
+            None if text == "path" => Ok(Self::Path),
+            Some(("query", name)) if !name.trim().is_empty() => Ok(Self::Query(name.trim().to_owned())),
+            Some(("header", name)) if is_header_name(name.trim()) => {
+                Ok(Self::Header(name.trim().to_ascii_lowercase()))
+            }
+            _ => Err(wrong()),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for SecretPlace {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        String::deserialize(d)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+impl fmt::Display for SecretPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Query(name) => write!(f, "query:{name}"),
+            Self::Path => f.write_str("path"),
+            Self::Header(name) => write!(f, "header:{name}"),
+        }
+    }
+}
+
+/// Where people put a secret when nobody told them where.
+const USUAL_QUERY: [&str; 4] = ["k", "key", "secret", "token"];
+const USUAL_HEADERS: [&str; 3] = ["x-shared-secret", "x-webhook-secret", "authorization"];
+
+/// The secrets that a request shows: few, whatever was sent.
+fn shown<'a>(req: &Request<'a>, place: Option<&SecretPlace>) -> Vec<Cow<'a, str>> {
+    const SHOWN_MAX: usize = 8;
+    let mut found: Vec<Cow<'a, str>> = vec![];
+    let usual = place.is_none();
+    for (name, value) in req.query() {
+        match place {
+            Some(SecretPlace::Query(named)) if *named == name => found.push(value),
+            None if USUAL_QUERY.contains(&&*name) => found.push(value),
+            _ => {}
+        }
+    }
+    if (usual || place == Some(&SecretPlace::Path))
+        && let Some(tail) = req.tail
+    {
+        found.push(percent_encoding::percent_decode_str(tail).decode_utf8_lossy());
+    }
+    for (name, value) in req.headers.iter() {
+        let here = match place {
+            Some(SecretPlace::Header(named)) => named == name,
+            None => USUAL_HEADERS.contains(&name),
+            Some(SecretPlace::Query(_) | SecretPlace::Path) => false,
+        };
+        if here && value.len() <= SIGNATURE_HEADER_BYTES_MAX {
+            found.push(Cow::Owned(value.to_owned()));
+            found.extend(within_a_scheme(value).map(Cow::Owned));
+        }
+    }
+    found.retain(|shown| !shown.trim().is_empty());
+    found.truncate(SHOWN_MAX);
+    found
+}
+
+/// The secret of `Bearer SECRET`, the password of `Basic …`.
+fn within_a_scheme(value: &str) -> Option<String> {
+    let (scheme, rest) = value.split_once(' ')?;
+    let rest = rest.trim();
+    if scheme.eq_ignore_ascii_case("bearer") {
+        return Some(rest.to_owned());
+    }
+    if !scheme.eq_ignore_ascii_case("basic") {
+        return None;
+    }
+    let decoded = String::from_utf8(BASE64.decode(rest.as_bytes()).ok()?).ok()?;
+    decoded.split_once(':').map(|(_, password)| password.to_owned())
+}
+
+/// Compared by their hashes, so that neither content nor length shows in the time it takes.
+pub(super) fn same(one: &[u8], other: &[u8]) -> bool {
+    bool::from(sha256(one).ct_eq(&sha256(other)))
+}
+
+fn shared_secret(req: &Request<'_>, trust: &Trust) -> Result<(), SignatureError> {
+    let place = trust.secret_in.as_ref();
+    let told = || place.map_or_else(|| SignatureError::USUAL_PLACES.to_owned(), |place| format!("`{place}`"));
+    let shown = shown(req, place);
+    if shown.is_empty() {
+        return Err(SignatureError::NoSharedSecret { place: told() });
+    }
+    // Every pair is compared, whichever fits.
+    let mut fits = false;
+    for shown in &shown {
+        for secret in &trust.secrets {
+            fits |= same(shown.as_bytes(), secret.expose());
+        }
+    }
+    match fits {
+        true => Ok(()),
+        false => Err(SignatureError::WrongSharedSecret { secrets: trust.secrets.len() }),
+    }
+}
+
+/// What stands in for a secret that was shown, in a stored request; with a name that no header can have.
+const PRINTS: &str = ":secret";
+
+impl Provider {
+    /// Whether `secret` has the form this provider's secrets have; for the check of the configuration.
+    ///
+    /// # Errors
+    /// It is blank, or not what the provider's scheme can use.
+    pub fn check_secret(&self, secret: &Secret) -> Result<(), SecretError> {
+        self.rules().key(secret).map(drop)
+    }
+
+    /// Whether its requests are signed. What is not is only as sure as the address or the header that holds the
+    /// secret.
+    pub fn signs(&self) -> bool {
+        self.rules().signs()
+    }
+
+    /// Whether the public address is part of what is signed, so that it must be known.
+    pub fn signs_url(&self) -> bool {
+        self.rules().signs_url()
+    }
+
+    /// Checks that the request was signed with one of the secrets, over the raw bytes, in constant time; or, of a
+    /// provider that signs nothing, that it shows one.
+    ///
+    /// Any of several secrets may fit, so that a secret can be rotated; any of several signatures likewise
+    /// (at most 16). Where the provider signs a time, `now` must lie within 300 s of it, before or after
+    /// (webhooks/README.md §1.10).
+    ///
+    /// # Errors
+    /// Whatever keeps the request from being believed. The caller answers 401 and keeps the body apart.
+    pub fn verify(&self, req: &Request<'_>, trust: &Trust, now: Timestamp) -> Result<(), SignatureError> {
+        self.signed(req, trust, now)?;
+        self.rules().accepts(req, trust)
+    }
+
+    /// Refuses what no body could make right: a signature that is missing, not one, or of another day; a secret that
+    /// is not shown.
+    ///
+    /// # Errors
+    /// As of [`Provider::verify`], whatever body may follow.
+    pub fn verify_head(
+        &self,
+        req: &Request<'_>,
+        trust: &Trust,
+        now: Timestamp,
+    ) -> Result<(), SignatureError> {
+        if self.rules().signs_in_body() {
+            return Ok(());
+        }
+        let usable = || trust.secrets.iter().any(|secret| self.check_secret(secret).is_ok());
+        match self.signed(&Request { body: b"", ..*req }, trust, now) {
+            Err(SignatureError::Mismatch { .. }) => Ok(()),
+            // Told in place of a mismatch where one of several secrets cannot be used.
+            Err(SignatureError::BadSecret { .. }) if usable() => Ok(()),
+            other => other,
+        }
+    }
+
+    fn signed(&self, req: &Request<'_>, trust: &Trust, now: Timestamp) -> Result<(), SignatureError> {
+        let rules = self.rules();
+        let mut keys = Vec::with_capacity(trust.secrets.len());
+        let mut bad = None;
+        for (at, secret) in trust.secrets.iter().enumerate() {
+            match rules.key(secret) {
+                Ok(key) => keys.push(key),
+                // The other secrets may still fit: one mistyped while rotating must not stop the intake.
+                Err(why) => bad = bad.or(Some(SignatureError::BadSecret { number: at + 1, why })),
+            }
+        }
+        if keys.is_empty() {
+            return Err(bad.unwrap_or(SignatureError::NoSecret));
+        }
+        let verdict = match rules.signature(req) {
+            Signature::Nothing => shared_secret(req, trust),
+            Signature::Body(scheme) => scheme.verify(req, &keys),
+            Signature::Timed(scheme) => scheme.verify(req, &keys, now),
+            Signature::Own(check) => check(req, &keys, now),
+        };
+        verdict.map_err(|refused| match (refused, bad) {
+            (SignatureError::Mismatch { .. }, Some(bad)) => bad,
+            (refused, _) => refused,
+        })
+    }
+
+    /// The answer to a test of the connection that carries no signature; `None` where the request is no such test. An
+    /// error is a test that failed: answer 403.
+    pub fn greeting(&self, req: &Request<'_>, trust: &Trust) -> Option<Result<Answer, SignatureError>> {
+        self.rules().greeting(req, trust)
+    }
+
+    /// What the sender must hear once everything is stored; `None`: any 200 will do.
+    pub fn acknowledgement(&self, req: &Request<'_>) -> Option<Answer> {
+        self.rules().acknowledgement(req)
+    }
+
+    /// The body as it may be stored: without the credentials that this provider puts there.
+    pub fn stored_body(&self, req: &Request<'_>) -> Vec<u8> {
+        self.rules().redacted(req).unwrap_or_else(|| req.body.to_vec())
+    }
+
+    /// The head of a request for storing it: no credentials, of a shown secret only its print. `path` is that of the
+    /// address with its query, kept where it is signed.
+    pub fn stored_head(
+        &self,
+        req: &Request<'_>,
+        path: &str,
+        trust: &Trust,
+        secret: &StoreSecret,
+    ) -> Vec<(String, String)> {
+        let hidden = |name: &str| {
+            matches!(
+                name,
+                "authorization" | "cookie" | "proxy-authorization" | "x-shared-secret" | "x-webhook-secret"
+            ) || matches!(&trust.secret_in, Some(SecretPlace::Header(named)) if named == name)
+                || name.starts_with(':')
+        };
+        let kept = req.headers.iter().filter(|(name, _)| !hidden(name));
+        let mut kept: Vec<_> = kept.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+        if self.signs_url() {
+            kept.push((":path".to_owned(), path.to_owned()));
+        }
+        if !self.signs() {
+            let place = trust.secret_in.as_ref();
+            let prints = shown(req, place).into_iter().map(|shown| print(secret, shown.as_bytes()));
+            kept.extend(prints.map(|print| (PRINTS.to_owned(), print)));
+        }
+        kept
+    }
+
+    /// Checks a stored request as of its arrival.
+    ///
+    /// # Errors
+    /// As of [`Provider::verify`].
+    pub fn verify_stored(
+        &self,
+        req: &Request<'_>,
+        trust: &Trust,
+        secret: &StoreSecret,
+        received_at: Timestamp,
+    ) -> Result<(), SignatureError> {
+        let prints: Vec<&str> = req.headers.all(PRINTS).collect();
+        if prints.is_empty() {
+            return self.verify(req, trust, received_at);
+        }
+        let known = |known: &Secret| {
+            let right = print(secret, known.expose());
+            prints.iter().any(|print| bool::from(print.as_bytes().ct_eq(right.as_bytes())))
+        };
+        match trust.secrets.iter().any(known) {
+            true => self.rules().accepts(req, trust),
+            false => Err(SignatureError::WrongSharedSecret { secrets: trust.secrets.len() }),
+        }
+    }
+}
+
+impl Headers {
+    /// The path and query of a stored request, where they were kept.
+    pub fn stored_path(&self) -> Option<&str> {
+        self.get(":path")
+    }
+}
+
+/// Of a secret that somebody showed: good for comparing it with those of later, of no use to anybody else.
+fn print(secret: &StoreSecret, shown: &[u8]) -> String {
+    HEXLOWER.encode(&secret.mac("shared secret", &[shown]))
+}

@@ -1,0 +1,153 @@
+//! `oncegate sources`: where each is reached, what proves its senders, and what came to it lately.
+
+use serde_json::Value;
+
+use super::super::ending::Failure;
+use super::super::term::table::{Cell, Column, Shrink, table};
+use super::super::term::text::{clean, cut};
+use super::super::term::{self, Screen, Style, age};
+use super::gate::{Answer, Connection, print_json};
+
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct Args {
+    /// One of them, with what came to it lately.
+    source: Option<String>,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+pub(super) async fn run(args: Args) -> Result<u8, Failure> {
+    let gate = args.connection.open()?;
+    let mut path = vec!["v1", "sources"];
+    path.extend(args.source.as_deref());
+    let answer = gate.get(&path, &[]).await?;
+    let screen = Screen::stdout();
+    match (gate.json, &args.source) {
+        (true, _) => print_json(&screen, &answer.text),
+        (false, None) => term::write(&list(&screen, &answer)),
+        (false, Some(_)) => term::write(&one(&screen, &answer)),
+    }
+    Ok(0)
+}
+
+fn text(row: &Value, name: &str) -> String {
+    clean(row[name].as_str().unwrap_or_default())
+}
+
+fn ago(answer: &Answer, at: &Value) -> String {
+    age::read(at).map(|at| age::words(answer.now.since(at))).unwrap_or_default()
+}
+
+/// `3 accepted, 1 duplicate`.
+fn seen(row: &Value) -> String {
+    let counts = row["seen"].as_object().into_iter().flatten();
+    let told: Vec<String> = counts.map(|(verdict, n)| format!("{n} {}", verdict.replace('_', " "))).collect();
+    told.join(", ")
+}
+
+fn proof(row: &Value) -> Cell {
+    match row["signed"] == true {
+        true => Cell::from("signature"),
+        false => Cell::new(Style::Yellow, "unsigned"),
+    }
+}
+
+fn hints(row: &Value) -> impl Iterator<Item = String> {
+    row["hints"].as_array().into_iter().flatten().filter_map(Value::as_str).map(clean)
+}
+
+fn list(screen: &Screen, answer: &Answer) -> String {
+    let rows = answer.body["sources"].as_array().map(Vec::as_slice).unwrap_or_default();
+    if rows.is_empty() {
+        return "  No sources are declared; add one to oncegate.yaml under `sources`.\n".to_owned();
+    }
+    let columns = [
+        Column::new("SOURCE", Shrink::Never),
+        Column::new("PROVIDER", Shrink::Never),
+        Column::new("PROVED BY", Shrink::Never),
+        Column::new("RUNS", Shrink::End),
+        Column::right("LAST"),
+        Column::new("SEEN", Shrink::End),
+    ];
+    let cells = |row: &Value| {
+        vec![
+            Cell::new(Style::Bold, text(row, "source")),
+            text(row, "provider").into(),
+            proof(row),
+            text(row, "automation").into(),
+            Cell::new(Style::Dim, ago(answer, &row["last_at"])),
+            seen(row).into(),
+        ]
+    };
+    let mut page = table(screen, &columns, &rows.iter().map(cells).collect::<Vec<_>>());
+    for row in rows.iter().filter(|row| !row["last_at"].is_null()) {
+        for hint in hints(row) {
+            let name = screen.paint(Style::Yellow, &text(row, "source"));
+            page.push_str(&format!("  {name}: {hint}\n"));
+        }
+    }
+    page
+}
+
+fn one(screen: &Screen, answer: &Answer) -> String {
+    let row = &answer.body;
+    let dim = |word: &str| screen.paint(Style::Dim, &format!("{word:<10}"));
+    let proved = match row["signed"] == true {
+        true => "by their signature".to_owned(),
+        false => screen.paint(Style::Yellow, "unsigned: by the secret that they show"),
+    };
+    let mut page = format!(
+        "  {}\n  {}{}\n  {}{}, proved {proved}\n  {}{}\n",
+        screen.paint(Style::Bold, &text(row, "source")),
+        dim("address"),
+        text(row, "address"),
+        dim("senders"),
+        text(row, "provider"),
+        dim("runs"),
+        text(row, "automation"),
+    );
+    if !row["last_at"].is_null() {
+        page.push_str(&format!(
+            "  {}{}, the last {} ago\n",
+            dim("seen"),
+            seen(row),
+            ago(answer, &row["last_at"])
+        ));
+    }
+    for hint in hints(row) {
+        page.push_str(&format!("  {}{hint}\n", screen.paint(Style::Yellow, &format!("{:<10}", "hint"))));
+    }
+    let came = row["deliveries"].as_array().map(Vec::as_slice).unwrap_or_default();
+    if came.is_empty() {
+        return page;
+    }
+    let columns = [
+        Column::right("NO"),
+        Column::right("CAME"),
+        Column::new("VERDICT", Shrink::End),
+        Column::new("BODY", Shrink::End),
+    ];
+    let cells = |sample: &Value| {
+        let verdicts: Vec<&str> =
+            sample["verdicts"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        let verdict = match verdicts.as_slice() {
+            [one] => (*one).to_owned(),
+            many => format!("{} events: {}", many.len(), many.join(", ")),
+        };
+        let body = sample["body"].as_str().unwrap_or("(no text)");
+        let body: String = clean(&cut(body, 400)).split_whitespace().collect::<Vec<_>>().join(" ");
+        vec![
+            Cell::from(sample["number"].to_string()),
+            Cell::new(Style::Dim, ago(answer, &sample["received_at"])),
+            Cell::from(clean(&verdict.replace('_', " "))),
+            Cell::from(body),
+        ]
+    };
+    page.push('\n');
+    page.push_str(&table(screen, &columns, &came.iter().map(cells).collect::<Vec<_>>()));
+    page.push_str(&format!(
+        "  What key each would get: oncegate key preview --source {} --recent NO\n",
+        text(row, "source")
+    ));
+    page
+}

@@ -1,0 +1,95 @@
+//! What a source may declare about its sender, and what is told where it may not.
+
+use oncegate_core::webhook::{Batch, Provider, SecretPlace};
+
+use crate::config::{check, read};
+
+const AUTOMATION: &str =
+    "automations: { a: { steps: [{ name: s, http: { url: 'https://x.example.com' } }] } }\n";
+
+fn source(members: &str) -> String {
+    format!("{AUTOMATION}sources: {{ forms: {{ automation: a, {members} }} }}\n")
+}
+
+#[test]
+fn of_senders_that_sign_nothing() {
+    check(
+        source,
+        &[
+            ("provider: jotform, secret: ^env:HOOK", "has fewer than 16 characters; jotform signs nothing"),
+            ("provider: zapier, secrets: [env:URL, ^env:HOOK]", "`openssl rand -hex 24`"),
+            ("provider: make, secret: env:URL, secret_in: ^body", "`body` is no place for a secret"),
+            (
+                "provider: make, secret: env:URL, secret_in: ^'query:'",
+                "write `query:NAME`, `header:NAME` or `path`",
+            ),
+            ("provider: typeform, secret: env:HOOK, secret_in: ^path", "only for senders that sign nothing"),
+        ],
+    );
+    for name in Provider::NAMES {
+        let provider = Provider::from_name(name, None);
+        if provider.is_ok_and(|provider| !provider.signs()) {
+            let told = read(&source(&format!("provider: {name}"))).unwrap_err().to_string();
+            assert!(told.contains("with a long one of your own") && told.contains("signs nothing"), "{told}");
+        }
+    }
+    let config = read(&source("provider: jotform, secret: env:URL, secret_in: 'query:who'")).unwrap();
+    let trust = &config.default.sources["forms"].trust;
+    assert_eq!(trust.secret_in, Some(SecretPlace::Query("who".to_owned())));
+}
+
+#[test]
+fn of_particular_providers() {
+    check(
+        source,
+        &[
+            (
+                "provider: ^hubspot, secret: env:HOOK",
+                "hubspot signs the address it sends to, so `public_url`",
+            ),
+            ("provider: ^hubspot_workflow, secret: env:HOOK", "`public_url` must be set"),
+            ("provider: ^twilio, secret: env:HOOK", "`public_url` must be set"),
+            ("provider: sendgrid, secret: ^env:HOOK", "it is not the public key that SendGrid shows"),
+            (
+                "provider: stripe, secret: env:HOOK, verify_token: ^env:HOOK",
+                "`verify_token` is only for meta",
+            ),
+            ("provider: meta, secret: env:HOOK, verify_token: ^s3cret", "must not stand in this file"),
+            ("provider: salesforce, secret: env:URL, organization: ^00D1", "an id of 15 or 18 characters"),
+            ("provider: stripe, secret: env:HOOK, organization: ^00D000000000001", "only for salesforce"),
+        ],
+    );
+    let told = read(&source("provider: meta, secret: env:HOOK")).unwrap_err().to_string();
+    assert!(told.contains("add `verify_token: env:NAME`"), "{told}");
+    let told = read(&source("provider: hubspt, secret: env:HOOK")).unwrap_err().to_string();
+    assert!(told.contains("did you mean `hubspot`?"), "{told}");
+    for (more, members) in [
+        ("public_url: https://gate.example.com\n", "provider: hubspot, secret: env:HOOK"),
+        ("", "provider: meta, secret: env:HOOK, verify_token: env:HOOK"),
+        ("", "provider: salesforce, secret: env:URL, organization: 00D000000000001AAA"),
+    ] {
+        read(&format!("{more}{}", source(members))).unwrap_or_else(|e| panic!("{e}"));
+    }
+}
+
+#[test]
+fn of_lists_of_events() {
+    let hmac =
+        |more: &str| source(&format!("provider: hmac, secret: env:HOOK, hmac: {{ header: X-S }}, {more}"));
+    check(
+        source,
+        &[
+            ("provider: zapier, secret: env:URL, batch: ^true", "a list of events needs `key`"),
+            ("provider: zapier, secret: env:URL, batch: ^data.items", "a list of events needs `key`"),
+        ],
+    );
+    for (batch, meant) in [
+        ("true", Some(Batch::Body)),
+        ("data.items", Some(Batch::At("data.items".parse().unwrap()))),
+        ("false", None),
+    ] {
+        let config = read(&hmac(&format!("key: [id], batch: {batch}"))).unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!(config.default.sources["forms"].rules.batch, meant);
+    }
+    read(&hmac("key: [id], batch: 'a..b'")).unwrap_err();
+}
