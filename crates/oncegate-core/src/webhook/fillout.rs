@@ -20,7 +20,7 @@ impl Rules for Fillout {
         false
     }
 
-    fn events(&self, body: Body) -> Vec<Body> {
+    fn events(&self, _req: &Request<'_>, body: Body) -> Vec<Body> {
         body.items()
     }
 

@@ -3,10 +3,10 @@
 
 use serde_json::Value;
 
+use super::Request;
 use super::default_key::DefaultKey;
 use super::rules::{Rules, Signature};
 use super::signature::{BodySignature, Encoding};
-use super::{FieldPath, Request};
 
 pub(super) struct Formstack;
 
@@ -19,8 +19,8 @@ impl Rules for Formstack {
         Some(DefaultKey::body(["FormID", "UniqueID"]))
     }
 
-    /// The secret that two sides share, and may change between them.
-    fn volatile(&self) -> Vec<FieldPath> {
-        vec![FieldPath::body(&["HandshakeKey"])]
+    /// The older secret, which comes back in the body.
+    fn credentials(&self) -> &'static [&'static str] {
+        &["HandshakeKey"]
     }
 }

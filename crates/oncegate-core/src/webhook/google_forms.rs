@@ -31,7 +31,7 @@ impl Rules for GoogleForms {
         if payload.get("spreadsheet_id").is_none() {
             return Some(DefaultKey::body(["form_id", "response_id"]));
         }
-        let stamp = payload.pointer("/named_values/Timestamp/0").cloned();
+        let stamp = payload.pointer("/named_values/Timestamp/0").or(payload.get("timestamp")).cloned();
         let mut parts: Vec<_> =
             ["spreadsheet_id", "sheet", "range"].map(|way| KeyPart::Field(path(way))).into();
         parts.push(KeyPart::Read { at: path("named_values.Timestamp"), value: stamp });

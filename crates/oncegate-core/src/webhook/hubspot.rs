@@ -1,8 +1,9 @@
 //! HubSpot: what an app subscribed to, in lists, and what a workflow sends (webhooks/README.md §2 and §3, "HubSpot").
 //!
 //! Three schemes are in use. v3 signs method, address, body and time; whatever carries it is judged by it alone. v2
-//! (workflows, cards) and v1 hash the secret before the text and sign no time: a captured request can be sent again,
-//! and meets the key that is remembered.
+//! (workflows, cards) and v1 hash the secret before the text: no time is signed, and whoever captured a request can
+//! put bytes behind its body under a right hash (length extension). What comes of that is no JSON, so nothing else is
+//! taken, whatever the type says.
 
 use std::borrow::Cow;
 
@@ -16,6 +17,7 @@ use super::default_key::{DefaultKey, KeyPart, path};
 use super::rules::{Rules, Signature, milliseconds, text};
 use super::signature::{Algorithm, Encoding, any_fits, decoded, presented, single};
 use super::timed::{TOLERANCE_S, Unit, check_time};
+use super::trust::Trust;
 use super::{FieldPath, Request, SignatureError};
 use crate::time::Timestamp;
 
@@ -39,7 +41,15 @@ impl Rules for Hubspot {
         true
     }
 
-    fn events(&self, body: Body) -> Vec<Body> {
+    fn accepts(&self, req: &Request<'_>, _trust: &Trust) -> Result<(), SignatureError> {
+        json_alone(req)
+    }
+
+    fn body(&self, req: &Request<'_>) -> Body {
+        Body::json(req.body)
+    }
+
+    fn events(&self, _req: &Request<'_>, body: Body) -> Vec<Body> {
         body.items()
     }
 
@@ -71,6 +81,14 @@ impl Rules for HubspotWorkflow {
         true
     }
 
+    fn accepts(&self, req: &Request<'_>, _trust: &Trust) -> Result<(), SignatureError> {
+        json_alone(req)
+    }
+
+    fn body(&self, req: &Request<'_>) -> Body {
+        Body::json(req.body)
+    }
+
     /// The body is the contact as it is now, with all its submissions: the newest one is meant. A body that a person
     /// composed has none, and must hold something that differs from one enrolment to the next.
     fn default_key(&self, _req: &Request<'_>, payload: &Value) -> Option<DefaultKey> {
@@ -92,6 +110,14 @@ impl Rules for HubspotWorkflow {
         ["properties", "form-submissions", "list-memberships", "identity-profiles", "merge-audits"]
             .map(path)
             .into()
+    }
+}
+
+/// Nothing may stand behind the JSON that was signed.
+fn json_alone(req: &Request<'_>) -> Result<(), SignatureError> {
+    match Body::json(req.body).unreadable {
+        None => Ok(()),
+        Some(why) => Err(SignatureError::Unreadable { why }),
     }
 }
 

@@ -24,15 +24,12 @@ impl Rules for Jotform {
     /// Answers that are no JSON stay text: a step that needs one of them says so.
     fn body(&self, req: &Request<'_>) -> Body {
         let mut body = Body::read(req);
-        if let Value::Object(members) = &mut body.payload {
-            members.remove("webhookURL");
-            if let Some(Value::String(raw)) = members.get("rawRequest") {
-                let answers = Body::json(raw.as_bytes());
-                if answers.unreadable.is_none() && answers.payload.is_object() {
-                    members.insert("rawRequest".to_owned(), answers.payload);
-                }
-                body.ambiguous = answers.ambiguous.map(|member| format!("rawRequest.{member}"));
+        if let Some(Value::String(raw)) = body.payload.get("rawRequest") {
+            let answers = Body::json(raw.as_bytes());
+            if answers.unreadable.is_none() && answers.payload.is_object() {
+                body.payload["rawRequest"] = answers.payload;
             }
+            body.ambiguous = answers.ambiguous.map(|member| format!("rawRequest.{member}"));
         }
         body
     }
@@ -45,7 +42,7 @@ impl Rules for Jotform {
         text(payload, "/type")
     }
 
-    fn redacted(&self, req: &Request<'_>) -> Option<Vec<u8>> {
-        Some(self.body(req).payload.to_string().into_bytes())
+    fn credentials(&self) -> &'static [&'static str] {
+        &["webhookURL"]
     }
 }

@@ -43,7 +43,7 @@ impl Rules for Linkedin {
     }
 
     /// Leads come alone; what people did with a page's posts comes in lists.
-    fn events(&self, body: Body) -> Vec<Body> {
+    fn events(&self, _req: &Request<'_>, body: Body) -> Vec<Body> {
         match body.payload {
             Value::Object(mut members) => match members.remove("notifications") {
                 Some(Value::Array(items)) => items.into_iter().map(Body::part).collect(),

@@ -10,9 +10,8 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::Request;
-use super::body::{Body, is_form};
+use super::body::Body;
 use super::default_key::{DefaultKey, path};
-use super::multipart::is_multipart;
 use super::rules::{Rules, Signature, seconds, text};
 use super::signature::{Algorithm, Encoding, SIGNATURE_HEADER_BYTES_MAX, SignatureError, any_fits};
 use super::timed::{TOLERANCE_S, Unit, check_time};
@@ -31,11 +30,24 @@ impl Rules for Mailgun {
         true
     }
 
+    /// What a route forwards is a form, with the three beside the mail's fields: they are put where they stand in
+    /// JSON, so that a token is one event's whichever way it came.
+    fn body(&self, req: &Request<'_>) -> Body {
+        const SIGNED: [&str; 3] = ["timestamp", "token", "signature"];
+        let mut body = Body::read(req);
+        let Value::Object(members) = &mut body.payload else { return body };
+        if SIGNED.iter().all(|name| members.get(*name).is_some_and(Value::is_string)) {
+            let signed = SIGNED.map(|name| (name.to_owned(), members.remove(name).unwrap_or_default()));
+            members.insert("signature".to_owned(), Value::Object(signed.into_iter().collect()));
+        }
+        body
+    }
+
     /// Webhooks are named by their event; what a route forwards by its token, as nothing else names it.
     fn default_key(&self, _req: &Request<'_>, payload: &Value) -> Option<DefaultKey> {
-        Some(match payload.get("event-data").is_none() && payload.get("token").is_some() {
-            true => DefaultKey::body(["token"]),
-            false => DefaultKey::body(["event-data.id"]),
+        Some(match payload.get("event-data") {
+            None => DefaultKey::body(["signature.token"]),
+            Some(_) => DefaultKey::body(["event-data.id"]),
         })
     }
 
@@ -55,13 +67,13 @@ impl Rules for Mailgun {
 
     /// Made anew for each attempt, perhaps.
     fn volatile(&self) -> Vec<FieldPath> {
-        ["signature", "timestamp", "token"].map(path).into()
+        vec![path("signature")]
     }
 }
 
 fn check(req: &Request<'_>, keys: &[Cow<'_, [u8]>], now: Timestamp) -> Result<(), SignatureError> {
     // There is no other way than to read it first; reading is bounded, and nothing is done with it.
-    let body = Body::read(req);
+    let body = Mailgun.body(req);
     let unreadable = |why: String| SignatureError::Unreadable { why };
     if let Some(member) = body.ambiguous {
         return Err(unreadable(NoIdentity::Ambiguous { member }.to_string()));
@@ -69,12 +81,8 @@ fn check(req: &Request<'_>, keys: &[Cow<'_, [u8]>], now: Timestamp) -> Result<()
     if let Some(why) = body.unreadable {
         return Err(unreadable(why));
     }
-    // In forms the three stand beside the mail's fields.
-    let form = is_form(req) || is_multipart(req);
-    let at =
-        if form && body.payload.get("signature").is_some_and(Value::is_string) { "" } else { "/signature" };
     let part = |name: &'static str, field: &'static str| {
-        let found = text(&body.payload, &format!("{at}/{name}"));
+        let found = text(&body.payload, &format!("/signature/{name}"));
         found
             .filter(|text| !text.is_empty() && text.len() <= SIGNATURE_HEADER_BYTES_MAX)
             .ok_or(SignatureError::MissingInBody { field })

@@ -34,13 +34,18 @@ impl Rules for Meta {
     }
 
     /// Each change by itself, with what it needs to know of its entry.
-    fn events(&self, body: Body) -> Vec<Body> {
+    fn events(&self, _req: &Request<'_>, body: Body) -> Vec<Body> {
         let Some(Value::Array(entries)) = body.payload.get("entry") else { return vec![body] };
         let object = body.payload.get("object");
         let mut events = vec![];
         for entry in entries {
             let of = json!({ "id": entry.get("id"), "time": entry.get("time") });
-            let changes = entry.get("changes").and_then(Value::as_array).into_iter().flatten();
+            let changes = entry.get("changes").and_then(Value::as_array);
+            // Messages and the like: nothing here knows them, so a person does.
+            if changes.is_none() {
+                events.push(Body::part(json!({ "object": object, "entry": entry })));
+            }
+            let changes = changes.into_iter().flatten();
             for change in changes {
                 let (field, value) = (change.get("field"), change.get("value"));
                 events.push(Body::part(
@@ -48,8 +53,7 @@ impl Rules for Meta {
                 ));
             }
         }
-        // Entries without changes are messages and the like.
-        if events.is_empty() { vec![body] } else { events }
+        events
     }
 
     /// Leads alone have an id of their own; whoever takes in other changes says by what they are named.

@@ -118,26 +118,26 @@ impl Provider {
     /// most sign the body alone.
     pub fn read(&self, req: &Request<'_>, source: &str, declared: &EventRules) -> Reading {
         let rules = self.rules();
-        let body = rules.body(req);
+        let body = whole(rules, req);
         if let Some(answer) = rules.handshake(req, &body.payload) {
             return Reading::Handshake(answer);
         }
         let repeat = declared.repeat.clone().or_else(|| rules.repeat());
         let looked = Looked { provider: self, rules, req, source, declared, repeat: repeat.as_ref() };
-        let bodies = events(rules, body, declared.batch.as_ref()).unwrap_or_else(|whole| vec![whole]);
+        let bodies = events(rules, req, body, declared.batch.as_ref()).unwrap_or_else(|whole| vec![whole]);
         Reading::Events(bodies.into_iter().map(|body| looked.event(body)).collect())
     }
 
     /// How each event of the same request comes to its key; none for a test of the connection.
     pub fn explain(&self, req: &Request<'_>, source: &str, declared: &EventRules) -> Vec<Explained> {
         let rules = self.rules();
-        let body = rules.body(req);
+        let body = whole(rules, req);
         if rules.handshake(req, &body.payload).is_some() {
             return vec![];
         }
         let repeat = declared.repeat.clone().or_else(|| rules.repeat());
         let looked = Looked { provider: self, rules, req, source, declared, repeat: repeat.as_ref() };
-        let bodies = events(rules, body, declared.batch.as_ref()).unwrap_or_else(|whole| vec![whole]);
+        let bodies = events(rules, req, body, declared.batch.as_ref()).unwrap_or_else(|whole| vec![whole]);
         bodies.iter().map(|body| looked.explain(body)).collect()
     }
 
@@ -150,13 +150,21 @@ impl Provider {
 }
 
 /// The events of a body; the whole of it, unreadable, if there are more than anybody sends.
-fn events(rules: &dyn Rules, body: Body, declared: Option<&Batch>) -> Result<Vec<Body>, Body> {
+fn events(
+    rules: &dyn Rules,
+    req: &Request<'_>,
+    body: Body,
+    declared: Option<&Batch>,
+) -> Result<Vec<Body>, Body> {
     // Nobody can say what such a body means, and so not where one of its events ends.
     if body.ambiguous.is_some() || body.unreadable.is_some() {
         return Err(body);
     }
+    if req.headers.is_stored_part() {
+        return Ok(vec![Body { part: true, ..body }]);
+    }
     let events = match declared {
-        None => rules.events(body),
+        None => rules.events(req, body),
         Some(batch) => batch.events(body),
     };
     match events.len() {
@@ -169,8 +177,17 @@ fn events(rules: &dyn Rules, body: Body, declared: Option<&Batch>) -> Result<Vec
     }
 }
 
+/// The body without the credentials in it.
+pub(super) fn whole(rules: &dyn Rules, req: &Request<'_>) -> Body {
+    let mut body = rules.body(req);
+    if let Value::Object(members) = &mut body.payload {
+        rules.credentials().iter().for_each(|name| drop(members.remove(*name)));
+    }
+    body
+}
+
 impl Batch {
-    /// A body without the list is one event: a part of a batch is stored as such.
+    /// A body without the list is one event.
     fn events(&self, body: Body) -> Vec<Body> {
         let list = match self {
             Self::Body => Some(&body.payload),

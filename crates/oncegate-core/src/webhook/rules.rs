@@ -86,14 +86,18 @@ pub(super) trait Rules {
         None
     }
 
+    /// Members of the body that are credentials: dropped before anything is stored.
+    fn credentials(&self) -> &'static [&'static str] {
+        &[]
+    }
+
     /// Reads the body; for providers that wrap it.
     fn body(&self, req: &Request<'_>) -> Body {
         Body::read(req)
     }
 
-    /// The events in it, in their order. Whatever an event's payload is, it must be read as that one event again:
-    /// a part of a batch is stored as its payload.
-    fn events(&self, body: Body) -> Vec<Body> {
+    /// The events in it, in their order. A part of a batch is stored as its payload, and not taken apart again.
+    fn events(&self, _req: &Request<'_>, body: Body) -> Vec<Body> {
         vec![body]
     }
 

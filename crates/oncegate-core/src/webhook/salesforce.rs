@@ -59,7 +59,7 @@ impl Rules for Salesforce {
         }
     }
 
-    fn events(&self, body: Body) -> Vec<Body> {
+    fn events(&self, _req: &Request<'_>, body: Body) -> Vec<Body> {
         body.items()
     }
 

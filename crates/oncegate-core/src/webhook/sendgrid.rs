@@ -47,7 +47,7 @@ impl Rules for Sendgrid {
         Signature::Own(check)
     }
 
-    fn events(&self, body: Body) -> Vec<Body> {
+    fn events(&self, _req: &Request<'_>, body: Body) -> Vec<Body> {
         body.items()
     }
 

@@ -18,12 +18,24 @@ impl Rules for SendgridInbound {
         false
     }
 
-    /// A mail to two addresses comes twice and is two events.
+    /// A mail to two addresses that come here is two events. To whom this one went says the envelope, not the header.
     fn default_key(&self, _req: &Request<'_>, payload: &Value) -> Option<DefaultKey> {
         let id = payload.get("headers").and_then(Value::as_str).and_then(message_id);
         let message = KeyPart::Read { at: path("headers.Message-ID"), value: id.map(Value::String) };
-        Some(DefaultKey::from(vec![KeyPart::Field(path("to")), message]))
+        let to = KeyPart::Read { at: path("envelope.to"), value: recipients(payload).map(Value::String) };
+        Some(DefaultKey::from(vec![to, message]))
     }
+}
+
+fn recipients(payload: &Value) -> Option<String> {
+    let envelope = payload.get("envelope").and_then(Value::as_str);
+    let envelope: Option<Value> = envelope.and_then(|json| serde_json::from_str(json).ok());
+    let mut all: Vec<String> = match envelope.as_ref().and_then(|envelope| envelope.get("to")) {
+        Some(Value::Array(all)) => all.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
+        _ => vec![payload.get("to")?.as_str()?.to_owned()],
+    };
+    all.sort_unstable();
+    Some(all.join(","))
 }
 
 /// The value of `Message-ID` among a mail's header lines; a value may go on in the next line (RFC 5322 §2.2.3).

@@ -12,7 +12,7 @@ use super::default_key::{DefaultKey, KeyPart, first_of, path};
 use super::rules::{Answer, Rules, Signature, seconds, text};
 use super::signature::{Algorithm, Encoding, any_fits, decoded, single};
 use super::timed::{TOLERANCE_S, Unit, check_time};
-use super::{FieldPath, Request, SignatureError};
+use super::{Request, SignatureError};
 use crate::time::Timestamp;
 
 pub(super) struct Slack;
@@ -52,9 +52,9 @@ impl Rules for Slack {
         seconds(payload, "/event_time")
     }
 
-    /// The token of the days before signatures; an app may have a new one.
-    fn volatile(&self) -> Vec<FieldPath> {
-        vec![path("token")]
+    /// The token of the days before signatures.
+    fn credentials(&self) -> &'static [&'static str] {
+        &["token"]
     }
 
     /// Whatever stands in the answer to a slash command is shown to the person who typed it.

@@ -9,7 +9,9 @@ use serde::{Deserialize, Deserializer};
 use subtle::ConstantTimeEq;
 
 use super::Provider;
+use super::body::Body;
 use super::field::is_header_name;
+use super::reading;
 use super::request::{Headers, Request};
 use super::rules::{Answer, Signature};
 use super::signature::{SIGNATURE_HEADER_BYTES_MAX, SecretError, SignatureError};
@@ -164,6 +166,9 @@ fn shared_secret(req: &Request<'_>, trust: &Trust) -> Result<(), SignatureError>
 /// What stands in for a secret that was shown, in a stored request; with a name that no header can have.
 const PRINTS: &str = ":secret";
 
+/// Marks the head of a stored part of a batch.
+pub const STORED_PART: &str = ":part";
+
 impl Provider {
     /// Whether `secret` has the form this provider's secrets have; for the check of the configuration.
     ///
@@ -258,9 +263,26 @@ impl Provider {
         self.rules().acknowledgement(req)
     }
 
-    /// The body as it may be stored: without the credentials that this provider puts there.
+    /// The body of a verified request as it may be stored: without the credentials that this provider puts there.
     pub fn stored_body(&self, req: &Request<'_>) -> Vec<u8> {
-        self.rules().redacted(req).unwrap_or_else(|| req.body.to_vec())
+        let rules = self.rules();
+        if let Some(redacted) = rules.redacted(req) {
+            return redacted;
+        }
+        let named = rules.credentials();
+        let holds = |body: &Body| named.iter().any(|name| body.payload.get(*name).is_some());
+        match !named.is_empty() && holds(&rules.body(req)) {
+            true => reading::whole(rules, req).payload.to_string().into_bytes(),
+            false => req.body.to_vec(),
+        }
+    }
+
+    /// The body of one that was not believed: a signature needs it whole to be judged again.
+    pub fn stored_unverified(&self, req: &Request<'_>) -> Vec<u8> {
+        match self.signs() {
+            true => req.body.to_vec(),
+            false => self.stored_body(req),
+        }
     }
 
     /// The head of a request for storing it: no credentials, of a shown secret only its print. `path` is that of the
@@ -322,6 +344,11 @@ impl Headers {
     /// The path and query of a stored request, where they were kept.
     pub fn stored_path(&self) -> Option<&str> {
         self.get(":path")
+    }
+
+    /// Whether the body beside this stored head is one part of a batch, which is not taken apart again.
+    pub(super) fn is_stored_part(&self) -> bool {
+        self.get(STORED_PART).is_some()
     }
 }
 

@@ -2,6 +2,9 @@
 //! (webhooks/README.md §2 and §3, "Twilio"). With JSON, the address holds the body's hash. With a SharedKey, a header
 //! names the key and the hash is SHA-256.
 //!
+//! Names and values are signed without anything between them, so whoever captured a request could move the borders:
+//! what makes the key must look as Twilio writes it.
+//!
 //! The request may say which of the two hashes it was made with: neither can be forged without the secret.
 
 use std::borrow::Cow;
@@ -35,7 +38,7 @@ impl Rules for Twilio {
     }
 
     /// Event streams come in lists.
-    fn events(&self, body: Body) -> Vec<Body> {
+    fn events(&self, _req: &Request<'_>, body: Body) -> Vec<Body> {
         body.items()
     }
 
@@ -54,8 +57,10 @@ impl Rules for Twilio {
             ("CallSid", &["CallStatus"]),
         ];
         let (sid, status) = NAMES.iter().find(named).copied().unwrap_or(NAMES[2]);
-        let fields = [path("AccountSid"), path(sid), first_of(payload, status)];
-        Some(DefaultKey::of(fields))
+        let account = path("AccountSid");
+        let parts = [shaped(account, payload, is_sid), shaped(path(sid), payload, is_sid)];
+        let status = shaped(first_of(payload, status), payload, is_status);
+        Some(DefaultKey::from(parts.into_iter().chain([status]).collect::<Vec<_>>()))
     }
 
     fn event_type(&self, _req: &Request<'_>, payload: &Value) -> Option<String> {
@@ -78,6 +83,25 @@ impl Rules for Twilio {
         };
         is_form(req).then(nothing)
     }
+}
+
+/// A field that counts as missing if it looks otherwise.
+fn shaped(at: FieldPath, payload: &Value, looks_right: fn(&str) -> bool) -> KeyPart {
+    let found = at.find_in(payload).and_then(Value::as_str).filter(|text| looks_right(text));
+    KeyPart::Read { value: found.map(Value::from), at }
+}
+
+/// Two capitals and 32 hexadecimal digits.
+fn is_sid(text: &str) -> bool {
+    let (kind, digits) = text.split_at_checked(2).unwrap_or_default();
+    kind.bytes().all(|b| b.is_ascii_uppercase())
+        && digits.len() == 32
+        && digits.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+/// `sent`, `in-progress`: names of fields begin with a capital.
+fn is_status(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|b| b.is_ascii_lowercase() || matches!(b, b'-' | b'_'))
 }
 
 fn check(req: &Request<'_>, keys: &[Cow<'_, [u8]>], _now: Timestamp) -> Result<(), SignatureError> {

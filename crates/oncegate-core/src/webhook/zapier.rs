@@ -22,28 +22,25 @@ impl Rules for Zapier {
         false
     }
 
-    /// With "Wrap request in array" it is a list.
-    fn events(&self, body: Body) -> Vec<Body> {
-        body.items()
+    /// With "Wrap request in array" it is a list; a header that names an effect names the whole request.
+    fn events(&self, req: &Request<'_>, body: Body) -> Vec<Body> {
+        if is_named(req) { vec![body] } else { body.items() }
     }
 
-    /// The header, if it is set; it names the request, so a list of several takes the fields.
     fn default_key(&self, req: &Request<'_>, payload: &Value) -> Option<DefaultKey> {
         Some(by_hand(req, payload))
     }
 }
 
-/// What a person would have mapped as the key of one request.
+fn is_named(req: &Request<'_>) -> bool {
+    req.headers.get(KEY).is_some_and(|key| !key.trim().is_empty())
+}
+
+/// What a person would have mapped as the key: the header if it is set, or a field.
 pub(super) fn by_hand(req: &Request<'_>, payload: &Value) -> DefaultKey {
-    let named = req.headers.get(KEY).is_some_and(|key| !key.trim().is_empty());
-    let field = match named && !is_list_of_several(req) {
+    let field = match is_named(req) {
         true => FieldPath::header(KEY),
         false => first_of(payload, &["idempotency_key", "record_id", "row_id"]),
     };
     DefaultKey::of([field]).with_source()
-}
-
-fn is_list_of_several(req: &Request<'_>) -> bool {
-    req.body.trim_ascii_start().first() == Some(&b'[')
-        && Body::read(req).payload.as_array().is_some_and(|items| items.len() > 1)
 }

@@ -153,9 +153,11 @@ impl Arrived {
     }
 
     /// The head as it is stored.
-    fn head(&self, state: &AppState, source: &Source) -> String {
+    fn head(&self, state: &AppState, source: &Source, of_batch: bool) -> String {
         let secret = state.gate.store().secret();
-        json!(source.provider.stored_head(&self.request(), &self.path, &source.trust, secret)).to_string()
+        let mut head = source.provider.stored_head(&self.request(), &self.path, &source.trust, secret);
+        head.extend(of_batch.then(|| (webhook::STORED_PART.to_owned(), String::new())));
+        json!(head).to_string()
     }
 }
 
@@ -174,7 +176,7 @@ fn judge(state: &AppState, source: &Source, arrived: Arrived) -> Verdict {
         Read::Handshake(answer) => Verdict::Handshake(answer),
         Read::Events(events) => {
             let answer = provider.acknowledgement(&arrived.request());
-            let head = arrived.head(state, source);
+            let head = arrived.head(state, source, events.iter().any(|event| event.of_batch));
             let stored = provider.stored_body(&arrived.request());
             let Arrived { address, headers, .. } = arrived;
             let call = admit_call(state, &address.name, source, &headers, (head, stored), events);
@@ -293,13 +295,13 @@ fn record(template: &str, payload: &Value) -> Result<RecordName, String> {
 }
 
 async fn keep_unverified(state: &AppState, source: &Source, arrived: &Arrived, mut reason: String) {
-    let mut body = source.provider.stored_body(&arrived.request());
+    let mut body = source.provider.stored_unverified(&arrived.request());
     if body.len() > limits::UNVERIFIED_BODY_BYTES_MAX {
         reason = format!("{reason} (the body of {} bytes was not kept)", body.len());
         body = vec![];
     }
     let name = &arrived.address.name;
-    let head = arrived.head(state, source);
+    let head = arrived.head(state, source, false);
     source.recents.unverified(&head, &body, &reason, arrived.now);
     let call = UnverifiedCall {
         workspace: source.workspace,

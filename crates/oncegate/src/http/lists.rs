@@ -216,7 +216,7 @@ pub(crate) async fn rejected_one(
 }
 
 /// The headers of a delivery without those that prove who sent it: whoever reads this shall not be able to send it.
-fn telling_headers(stored: Option<&str>) -> Value {
+pub(crate) fn telling_headers(stored: Option<&str>) -> Value {
     let pairs: Vec<(String, String)> =
         stored.and_then(|headers| serde_json::from_str(headers).ok()).unwrap_or_default();
     let proves = |name: &str| {

@@ -1,5 +1,5 @@
-//! What came to a source lately: how often, with what verdict, and a few requests whole, to choose its key by. In this
-//! process's memory alone: it is gone with a restart, costs no write, and no other node has it.
+//! What came to a source lately: how often, with what verdict, and a few requests whole, to choose its key by. In
+//! this process's memory alone: it is gone with a restart, costs no write, and no other node has it.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -11,6 +11,8 @@ use oncegate_core::limits;
 use oncegate_core::time::Timestamp;
 use oncegate_store::api::{AdmitCall, Admitted};
 use serde_json::{Map, Value, json};
+
+use super::lists::telling_headers;
 
 /// Of one source.
 #[derive(Default)]
@@ -133,7 +135,10 @@ impl Recents {
         let mut lately = self.lately();
         lately.let_go(now);
         let show = |(number, sample): (usize, &Sampled)| {
-            let headers: Value = serde_json::from_str(&sample.head).unwrap_or_default();
+            let mut headers = telling_headers(Some(&sample.head));
+            // What was put beside them for storing; the body here is the whole one.
+            let ours = |pair: &Value| pair[0].as_str().is_some_and(|name| name.starts_with(':'));
+            headers.as_array_mut().into_iter().for_each(|all| all.retain(|pair| !ours(pair)));
             let mut shown = json!({
                 "number": number,
                 "received_at": sample.at,

@@ -123,6 +123,8 @@ fn addresses(api: &Client, held: &Held) -> Vec<(String, RequestBuilder)> {
         let mut request = api.request(Method::from_bytes(method.as_bytes()).unwrap(), &url);
         let body = match needs {
             "nothing" => continue,
+            // A test of the connection is answered from the configuration.
+            "signature" if method == "GET" => continue,
             "signature" => {
                 let signed = Signed::order(&json!({ "order": "o_away" }));
                 for (name, value) in &signed.headers {
