@@ -58,8 +58,8 @@ impl Gatekeeper {
             && !self.book().declares(workspace, automation)
     }
 
-    /// Refuses a claim that another node should judge. Its caller comes again, and may reach that one; a default policy
-    /// in place of the declared one could run an effect twice.
+    /// Refuses a claim that another node should judge. Its caller comes again, and may reach that one; a default
+    /// policy in place of the declared one could run an effect twice.
     ///
     /// # Errors
     /// The automation is another node's.

@@ -21,6 +21,8 @@ pub struct Step {
     pub name: String,
     /// What it does.
     pub action: Action,
+    /// An expression; where it is false, the step is left out.
+    pub when: Option<String>,
     /// What a repeat would do.
     pub repeat: Repeat,
     /// How long one call may take.
@@ -36,6 +38,39 @@ pub enum Action {
     Http(HttpStep),
     /// Hands the event to a hook of Zapier, Make or n8n.
     Forward(ForwardStep),
+    /// Tells people in a chat.
+    Message(MessageStep),
+    /// Does nothing for a while. Nobody works meanwhile, and a restart does not shorten it.
+    Wait(Wait),
+}
+
+/// A message to an incoming webhook of a chat (apis/slack-and-teams-incoming-webhooks.md).
+#[derive(Clone, Debug)]
+pub struct MessageStep {
+    /// Whose.
+    pub chat: Chat,
+    /// Template.
+    pub url: String,
+    /// Template; what comes from outside is told letter by letter, never as markup.
+    pub text: String,
+}
+
+/// Where people chat.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Chat {
+    /// Slack: an incoming webhook of an app.
+    Slack,
+    /// Microsoft Teams: a workflow's webhook, or a connector.
+    Teams,
+}
+
+/// How long a step waits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// From when it is first reached.
+    For(Duration),
+    /// Until an instant that a template tells.
+    Until(String),
 }
 
 /// A request whose parts are templates over the payload and earlier answers.
@@ -118,6 +153,11 @@ pub const KEY_WINDOW: Duration = Duration::from_secs(24 * 3600);
 /// A sentence that names the place and the variable.
 pub fn render_text(place: &str, template: &str, world: &Value) -> Result<String, String> {
     crate::render::text(place, template, world).map_err(|e| e.to_string())
+}
+
+/// Whether a text is one expression in braces, and which: what `when` wants.
+pub fn expression(template: &str) -> Option<&str> {
+    crate::render::one_expression(template)
 }
 
 /// Reads one template, for the check of the configuration, which judges what it names.

@@ -19,6 +19,13 @@ pub(crate) struct RenderError {
     message: String,
 }
 
+impl RenderError {
+    /// Of what came out of a template that could be rendered.
+    pub(crate) fn of(place: &str, message: String) -> Self {
+        Self { place: place.to_owned(), message }
+    }
+}
+
 /// Reads a template and tells what it names; what that is worth is known only when it runs.
 pub(crate) fn names(place: &str, template: &str) -> Result<Names, RenderError> {
     let environment = environment();
@@ -70,7 +77,26 @@ pub(crate) fn json(place: &str, template: &Value, world: &Value) -> Result<Value
     }
 }
 
-fn one_expression(template: &str) -> Option<&str> {
+/// Whether an expression holds: by the rules of the language, so nothing, zero, and what is empty do not.
+pub(crate) fn holds(place: &str, template: &str, world: &Value) -> Result<bool, RenderError> {
+    let expression = one_expression(template).unwrap_or(template);
+    let environment = environment();
+    let value = environment
+        .compile_expression(expression)
+        .and_then(|compiled| compiled.eval(minijinja::value::Serde(world)))
+        .map_err(|e| error(place, expression, &e))?;
+    match value.is_undefined() {
+        true => Err(RenderError {
+            place: place.to_owned(),
+            message: format!(
+                "`{expression}` is undefined; write `{expression} is defined and …` if it may be missing"
+            ),
+        }),
+        false => Ok(value.is_true()),
+    }
+}
+
+pub(crate) fn one_expression(template: &str) -> Option<&str> {
     let inner = template.trim().strip_prefix("{{")?.strip_suffix("}}")?;
     (!inner.contains("{{") && !inner.contains("}}") && !inner.contains("{%")).then(|| inner.trim())
 }

@@ -118,10 +118,13 @@ pub(crate) fn shown_url(url: &str, secret: bool) -> String {
     shown.chars().map(|c| if c.is_control() { ' ' } else { c }).take(LONGEST).collect()
 }
 
-/// What later duplicates are told: the last step's answer, if it is JSON; or that it was handed over.
+/// What later duplicates are told: the last answer that is JSON, which a chat's is not; or that it was handed over.
 pub(crate) fn result_of(step: &Step, call: &StepCall) -> Option<String> {
     if matches!(step.action, Action::Forward(_)) {
         return Some(json!({ "handed_over": true, "status": call.status }).to_string());
+    }
+    if matches!(step.action, Action::Message(_)) {
+        return None;
     }
     let answer = call.answer.as_deref()?;
     if answer.len() > oncegate_core::limits::RESULT_BYTES_MAX {

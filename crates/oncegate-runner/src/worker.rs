@@ -23,8 +23,10 @@ use crate::entropy;
 use crate::flow::{Action, Flow, ForwardStep, Repeat, Step, Until};
 use crate::gatekeeper::Gatekeeper;
 use crate::held::HeldAttempts;
-use crate::render::RenderError;
+use crate::message;
+use crate::render::{self, RenderError};
 use crate::request::{forward_request, http_request, payload_of, result_of, shown_url, world};
+use crate::waiting::{self, Waited};
 
 /// The runner's name in the history.
 pub(crate) const ACTOR: &str = "runner";
@@ -196,7 +198,7 @@ impl Worker {
 
     /// What is known must be written down: a store that is full or busy for a moment is asked again while the lease
     /// lives, or what happened would be taken for unknown.
-    async fn patiently<T, F>(&self, write: impl Fn() -> F) -> Result<T, StoreError>
+    pub(crate) async fn patiently<T, F>(&self, write: impl Fn() -> F) -> Result<T, StoreError>
     where
         F: Future<Output = Result<T, StoreError>>,
     {
@@ -238,23 +240,44 @@ impl Worker {
         let mut result = None;
         for (number, step) in (1..).zip(&flow.steps) {
             let sent: Vec<&StepCall> = calls.iter().filter(|c| c.step == step.name).collect();
+            let wrong = |e: RenderError| Next::Finish(failed(&format!("step {number} `{}`: {e}", step.name)));
+            if let Action::Wait(wait) = &step.action {
+                let world = world(&work, &payload, &flow, &calls, self, attempt);
+                // One that began is waited for, whatever its condition would say by now.
+                match holds(step, &world) {
+                    Ok(holds) if holds || !sent.is_empty() => {}
+                    Ok(_) => continue,
+                    Err(e) => return Ok(wrong(e)),
+                }
+                match self.wait(attempt, step, wait, &sent, &world).await? {
+                    Ok(Waited::Over) => continue,
+                    Ok(Waited::Until(call)) => return Ok(Next::Finish(call)),
+                    Ok(Waited::Lost) => return Ok(Next::Leave),
+                    Err(e) => return Ok(wrong(e)),
+                }
+            }
             // That a hook took the work is not that its run finished: only its done call says so.
             let happened = sent.iter().rfind(|c| c.outcome == StepOutcome::Succeeded);
             if let (false, Some(call)) = (hands_over(step), happened) {
-                result = result_of(step, call);
+                result = result_of(step, call).or(result);
                 continue;
             }
             if let Some(why) = self.must_not_repeat(attempt, step, number, &sent) {
                 return Ok(Next::Finish(why));
             }
             let world = world(&work, &payload, &flow, &calls, self, attempt);
+            match holds(step, &world) {
+                Ok(true) => {}
+                Ok(false) => continue,
+                Err(e) => return Ok(wrong(e)),
+            }
             let request = match self.request(step, &work, &world, attempt) {
                 Ok(request) => request,
-                Err(e) => return Ok(Next::Finish(failed(&format!("step {number} `{}`: {e}", step.name)))),
+                Err(e) => return Ok(wrong(e)),
             };
             match self.send(attempt, step, number, &request).await? {
                 Next::GoOn(call) => {
-                    result = result_of(step, &call);
+                    result = result_of(step, &call).or(result);
                     calls.push(call);
                 }
                 other => return Ok(other),
@@ -332,6 +355,10 @@ impl Worker {
         }
         let sent_at = store.now().wall;
         let outcome = self.caller.call(request, sent_at).await;
+        let outcome = match &step.action {
+            Action::Message(message) => message::judged(message, &request.url, outcome),
+            Action::Http(_) | Action::Forward(_) | Action::Wait(_) => outcome,
+        };
         failpoint::hit("step.answered");
         let (known, status, answer, note) = match &outcome {
             CallOutcome::Succeeded { status, answer } => {
@@ -403,21 +430,24 @@ impl Worker {
         world: &Value,
         attempt: &Attempt,
     ) -> Result<OutgoingRequest, RenderError> {
-        // An effect that is wanted anew is another one to its receivers: under the old key they would answer as before
-        // and do nothing.
+        // An effect that is wanted anew is another one to its receivers: under the old key they would answer as
+        // before and do nothing.
         let key =
             self.gate.store().secret().step_key(attempt.id.id, &step.name, attempt.claim.key_generation);
         let mut request = match &step.action {
             Action::Http(http) => http_request(http, work, world, key)?,
             Action::Forward(forward) => forward_request(forward, world, key)?,
+            Action::Message(message) => message::message_request(message, world, key)?,
+            // Waits are seen to before.
+            Action::Wait(_) => return Err(RenderError::of("wait", "nothing is sent by it".to_owned())),
         };
         request.timeout = step.timeout;
         Ok(request)
     }
 }
 
-/// Tries of 200 ms: 20 s; and 200 s for a database that is away, which may be changing its machine. Both are below the
-/// shortest lease.
+/// Tries of 200 ms: 20 s; and 200 s for a database that is away, which may be changing its machine. Both are below
+/// the shortest lease.
 fn patience(error: &StoreError) -> u32 {
     match error {
         StoreError::Away(_) | StoreError::Unsure(_) => 1_000,
@@ -429,11 +459,12 @@ fn said(finished: Option<(Answer, ClaimView)>) -> Answer {
     finished.map_or(Answer::LostClaim, |(answer, _)| answer)
 }
 
-/// What was sent under a name that is no longer declared may be what a new name would send again. A reset is a person's
-/// word that it is not.
+/// What was sent under a name that is no longer declared may be what a new name would send again. A reset is a
+/// person's word that it is not.
 fn renamed(flow: &Flow, calls: &[StepCall], resets: u32) -> Option<Call> {
     let declared = |name: &str| flow.steps.iter().any(|step| step.name == name);
-    let sent = |c: &&StepCall| c.outcome != StepOutcome::Failed && c.resets == resets;
+    let sent =
+        |c: &&StepCall| c.outcome != StepOutcome::Failed && c.resets == resets && c.target != waiting::TARGET;
     let gone = calls.iter().filter(sent).find(|c| !declared(&c.step))?;
     let new = flow.steps.iter().find(|step| !calls.iter().any(|c| c.step == step.name))?;
     let note = format!(
@@ -446,6 +477,11 @@ fn renamed(flow: &Flow, calls: &[StepCall], resets: u32) -> Option<Call> {
 
 /// A receiver that says "come back at once" after refusing is not believed: its clock may be behind ours.
 const THROTTLE_FLOOR: Duration = Duration::from_secs(1);
+
+/// Whether a step is meant for this event.
+fn holds(step: &Step, world: &Value) -> Result<bool, RenderError> {
+    step.when.as_deref().map_or(Ok(true), |when| render::holds("when", when, world))
+}
 
 fn hands_over(step: &Step) -> bool {
     matches!(step.action, Action::Forward(ForwardStep { until: Until::Finished, .. }))

@@ -236,6 +236,8 @@ pub fn caller(config: &Config) -> Result<Caller, StartError> {
             let url = match &step.action {
                 Action::Http(http) => &http.url,
                 Action::Forward(forward) => &forward.url,
+                Action::Message(message) => &message.url,
+                Action::Wait(_) => continue,
             };
             // What a template becomes is known only when it runs.
             if url.contains("{{") || url.contains("{%") {

@@ -244,6 +244,9 @@ fn automations(
         let policy = declared
             .policy()
             .map_err(|(place, message)| at(place, format!("automation `{}`: {message}", name.value)))?;
+        if let (Some(flow), Some(step)) = (&flow, declared.steps.first()) {
+            steps::waits_within(flow, &policy, step).map_err(|(place, message)| at(place, message))?;
+        }
         if let Some(record) = &declared.record {
             template::Sees::Payload.check("record", &record.value).map_err(|e| at(record.referenced, e))?;
         }

@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use http::{HeaderName, Method};
 use oncegate_core::limits;
+use oncegate_core::policy::{Policy, parse_duration, show_duration};
 use oncegate_runner::flow::{
-    Action, Body, Flow, ForwardStep, HeaderText, HttpStep, KEY_WINDOW, Repeat, Step, Until,
+    self, Action, Body, Chat, Flow, ForwardStep, HeaderText, HttpStep, KEY_WINDOW, MessageStep, Repeat, Step,
+    Until, Wait,
 };
 use serde::Deserialize;
 use serde_saphyr::Spanned;
@@ -25,6 +27,14 @@ pub(super) struct StepFile {
     http: Option<HttpFile>,
     #[serde(default)]
     forward: Option<ForwardFile>,
+    #[serde(default)]
+    slack: Option<MessageFile>,
+    #[serde(default)]
+    teams: Option<MessageFile>,
+    #[serde(default)]
+    wait: Option<Spanned<WaitFile>>,
+    #[serde(default)]
+    when: Option<Spanned<String>>,
     #[serde(default)]
     repeat: Option<RepeatWord>,
     #[serde(default)]
@@ -57,6 +67,27 @@ struct ForwardFile {
     json: Option<Spanned<Json>>,
     #[serde(default)]
     until: UntilWord,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct MessageFile {
+    url: Spanned<String>,
+    text: Spanned<String>,
+}
+
+/// A duration, or an instant.
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "`10m`, or `until` with an instant: `{ until: \"{{ payload.send_at }}\" }`")]
+enum WaitFile {
+    For(String),
+    Until(UntilInstant),
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct UntilInstant {
+    until: String,
 }
 
 #[derive(Clone, Copy, Deserialize)]
@@ -125,14 +156,38 @@ pub(super) fn flow(
 
 fn one(step: &StepFile, sees: Sees<'_>, secrets: &Secrets<'_>, at: At<'_>) -> Result<Step, ConfigError> {
     let here = |message: String| at(step.name.referenced, format!("step `{}`: {message}", step.name.value));
-    let action = match (&step.http, &step.forward) {
-        (Some(declared), None) => Action::Http(http(declared, sees, secrets, at)?),
-        (None, Some(declared)) => Action::Forward(forward(declared, sees, secrets, at)?),
-        (None, None) => return Err(here("says nothing to do; declare `http` or `forward`".to_owned())),
-        (Some(_), Some(_)) => {
-            return Err(here("declares `http` and `forward`; make two steps of it".to_owned()));
+    let declared = [
+        ("http", step.http.is_some()),
+        ("forward", step.forward.is_some()),
+        ("slack", step.slack.is_some()),
+        ("teams", step.teams.is_some()),
+        ("wait", step.wait.is_some()),
+    ];
+    let declared: Vec<&str> = declared.iter().filter(|(_, is)| *is).map(|(name, _)| *name).collect();
+    if let [one, two, ..] = declared.as_slice() {
+        return Err(here(format!("declares `{one}` and `{two}`; make two steps of it")));
+    }
+    let action = if let Some(declared) = &step.http {
+        Action::Http(http(declared, sees, secrets, at)?)
+    } else if let Some(declared) = &step.forward {
+        Action::Forward(forward(declared, sees, secrets, at)?)
+    } else if let Some(declared) = &step.slack {
+        Action::Message(message(Chat::Slack, declared, sees, secrets, at)?)
+    } else if let Some(declared) = &step.teams {
+        Action::Message(message(Chat::Teams, declared, sees, secrets, at)?)
+    } else if let Some(declared) = &step.wait {
+        if step.repeat.is_some() || step.timeout.is_some() {
+            return Err(here(
+                "sends nothing, so it has no `repeat` and no `timeout`; remove them".to_owned(),
+            ));
         }
+        Action::Wait(wait(declared, sees, at)?)
+    } else {
+        return Err(here(
+            "says nothing to do; declare `http`, `forward`, `slack`, `teams` or `wait`".to_owned(),
+        ));
     };
+    let when = step.when.as_ref().map(|when| condition(when, sees, at)).transpose()?;
     let timeout = step.timeout.map_or(TIMEOUT.1, |p| p.0);
     if timeout < TIMEOUT.0 || timeout > TIMEOUT.2 {
         return Err(here("timeout must be from 1s to 240s".to_owned()));
@@ -144,7 +199,9 @@ fn one(step: &StepFile, sees: Sees<'_>, secrets: &Secrets<'_>, at: At<'_>) -> Re
         (Some(RepeatWord::Never), _) => Repeat::Never,
         // RFC 9110 §9.2.2: these mean the same however often they are sent.
         (None, Action::Http(http)) if http.method.is_idempotent() => Repeat::Natural,
-        (None, Action::Http(_) | Action::Forward(_)) => Repeat::Never,
+        (None, Action::Wait(_)) => Repeat::Natural,
+        // Whoever reads a message reads it twice if it comes twice.
+        (None, Action::Http(_) | Action::Forward(_) | Action::Message(_)) => Repeat::Never,
     };
     if step.key_window.is_some() && !matches!(repeat, Repeat::ByKey { .. }) {
         return Err(here(
@@ -156,7 +213,73 @@ fn one(step: &StepFile, sees: Sees<'_>, secrets: &Secrets<'_>, at: At<'_>) -> Re
         (Some(http), _) => Secrets::is_reference(&http.url.value),
         (None, _) => true,
     };
-    Ok(Step { name: step.name.value.clone(), action, repeat, timeout, secret_url })
+    Ok(Step { name: step.name.value.clone(), action, when, repeat, timeout, secret_url })
+}
+
+/// Refuses a flow that waits longer than its effect may take.
+pub(super) fn waits_within(
+    flow: &Flow,
+    policy: &Policy,
+    first: &StepFile,
+) -> Result<(), (serde_saphyr::Location, String)> {
+    let waits = flow.steps.iter().map(|step| match &step.action {
+        Action::Wait(Wait::For(time)) => *time,
+        _ => Duration::ZERO,
+    });
+    let all: Duration = waits.sum();
+    if all < policy.sla {
+        return Ok(());
+    }
+    let message = format!(
+        "the steps wait {} in all, and the automation's `sla` is {}: what takes longer is a person's business; raise `sla`",
+        show_duration(all),
+        show_duration(policy.sla)
+    );
+    Err((first.name.referenced, message))
+}
+
+fn message(
+    chat: Chat,
+    declared: &MessageFile,
+    sees: Sees<'_>,
+    secrets: &Secrets<'_>,
+    at: At<'_>,
+) -> Result<MessageStep, ConfigError> {
+    let text = &declared.text;
+    sees.check("text", &text.value).map_err(|e| at(text.referenced, e))?;
+    if text.value.trim().is_empty() {
+        return Err(at(text.referenced, "the text is blank; nobody would know what it is about".to_owned()));
+    }
+    Ok(MessageStep { chat, url: url(&declared.url, sees, secrets, at)?, text: text.value.clone() })
+}
+
+fn wait(declared: &Spanned<WaitFile>, sees: Sees<'_>, at: At<'_>) -> Result<Wait, ConfigError> {
+    let here = |message: String| at(declared.referenced, message);
+    match &declared.value {
+        WaitFile::For(text) => match parse_duration(text) {
+            Ok(time) if time < Duration::from_secs(1) => Err(here("wait must be at least 1s".to_owned())),
+            Ok(time) => Ok(Wait::For(time)),
+            Err(e) => Err(here(e.to_string())),
+        },
+        WaitFile::Until(UntilInstant { until }) => {
+            sees.check("wait.until", until).map_err(here)?;
+            Ok(Wait::Until(until.clone()))
+        }
+    }
+}
+
+/// One expression: text beside it would always hold.
+fn condition(when: &Spanned<String>, sees: Sees<'_>, at: At<'_>) -> Result<String, ConfigError> {
+    let here = |message: String| at(when.referenced, message);
+    if flow::expression(&when.value).is_none() {
+        let message = format!(
+            "`{}` is not one expression; write e.g. `when: \"{{{{ payload.amount > 100 }}}}\"`",
+            when.value
+        );
+        return Err(here(message));
+    }
+    sees.check("when", &when.value).map_err(here)?;
+    Ok(when.value.clone())
 }
 
 fn http(

@@ -93,3 +93,44 @@ fn of_lists_of_events() {
     }
     read(&hmac("key: [id], batch: 'a..b'")).unwrap_err();
 }
+
+#[test]
+fn of_conditions_waits_and_messages() {
+    let step =
+        |members: &str| format!("automations: {{ a: {{ sla: 2h, steps: [{{ name: s, {members} }}] }} }}\n");
+    check(
+        step,
+        &[
+            (
+                "when: ^'payload.x', http: { url: 'https://x.example.com' }",
+                "`payload.x` is not one expression",
+            ),
+            ("when: ^'{{ pyload.x }}', http: { url: 'https://x.example.com' }", "did you mean `payload`?"),
+            ("when: ^'{{ payload.x', http: { url: 'https://x.example.com' }", "is not one expression"),
+            ("when: ^'a {{ payload.x }}', http: { url: 'https://x.example.com' }", "is not one expression"),
+            ("wait: ^10", "`10m`, or `until` with an instant"),
+            ("wait: ^'10'", "has no unit"),
+            ("wait: ^0s", "wait must be at least 1s"),
+            ("wait: ^{ until: '{{ pyload.at }}' }", "wait.until: `pyload` is not known here"),
+            ("slack: { url: env:URL, text: ^'  ' }", "the text is blank"),
+            ("teams: { url: env:URL, text: ^'{{ paylod.x }}' }", "did you mean `payload`?"),
+            ("slack: { url: ^env:TYPO, text: x }", "is no http or https URL"),
+        ],
+    );
+    for (members, told) in [
+        ("wait: 2h", "the steps wait 2h in all, and the automation's `sla` is 2h"),
+        ("wait: 1h, repeat: natural", "sends nothing, so it has no `repeat`"),
+        ("wait: 1h, slack: { url: env:URL, text: x }", "declares `slack` and `wait`; make two steps of it"),
+        ("when: '{{ true }}'", "says nothing to do"),
+    ] {
+        let refused = read(&step(members)).unwrap_err().to_string();
+        assert!(refused.contains(told), "{refused}");
+    }
+    for members in [
+        "wait: 119m",
+        "wait: { until: '{{ payload.at }}' }",
+        "slack: { url: env:URL, text: 'Hi {{ payload.name }}' }, when: '{{ payload.name }}'",
+    ] {
+        read(&step(members)).unwrap_or_else(|e| panic!("{e}"));
+    }
+}

@@ -11,6 +11,8 @@ mod api;
 mod bad_input;
 mod cases;
 mod cli;
+#[path = "promises/conditions.rs"]
+mod conditions;
 mod config;
 mod config_sources;
 mod forward;
