@@ -117,6 +117,20 @@ pub struct UnverifiedCall {
     pub reason: String,
 }
 
+impl UnverifiedCall {
+    /// By what the same request is known again: its body, and the secret that it showed. A guess must not stand in the
+    /// way of a genuine one with the same body.
+    pub(crate) fn hash(&self) -> [u8; 32] {
+        let headers: Vec<(String, String)> = serde_json::from_str(&self.headers).unwrap_or_default();
+        let shown = headers.iter().filter(|(name, _)| name == ":secret").map(|(_, print)| print.as_str());
+        let shown: String = shown.collect();
+        match shown.is_empty() {
+            true => oncegate_core::key::sha256(&self.body),
+            false => oncegate_core::key::sha256(&[shown.as_bytes(), &self.body[..]].concat()),
+        }
+    }
+}
+
 /// One arrival of an event, and how often the same request came again.
 #[derive(Clone, Debug)]
 pub struct DeliveryRow {

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::body::Body;
 use super::default_key::DefaultKey;
-use super::rules::{Answer, Rules, Signature};
+use super::rules::{Answer, DefaultRepeat, Rules, SAME_BODY, Signature};
 use super::signature::{BodySignature, Encoding};
 use super::{FieldPath, Request};
 
@@ -32,6 +32,12 @@ impl Rules for Github {
 
     fn default_key(&self, _req: &Request<'_>, _payload: &Value) -> Option<DefaultKey> {
         Some(DefaultKey::of([FieldPath::header("x-github-delivery")]))
+    }
+
+    /// The ids are not signed: a captured request under new ones has the body of the first, unless its kind is
+    /// changed too.
+    fn repeat(&self) -> Option<DefaultRepeat> {
+        Some(SAME_BODY)
     }
 
     fn delivery_id(&self, _req: &Request<'_>) -> Option<FieldPath> {

@@ -7,15 +7,17 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
+use serde::Deserialize;
 use serde_json::Value;
 
+use super::FieldPath;
 use super::Request;
-use super::body::Body;
+use super::body::{Body, is_form};
 use super::default_key::{DefaultKey, path};
-use super::rules::{Rules, Signature, seconds, text};
+use super::multipart::{self, is_multipart};
+use super::rules::{DefaultRepeat, Rules, Signature, seconds, text};
 use super::signature::{Algorithm, Encoding, SIGNATURE_HEADER_BYTES_MAX, SignatureError, any_fits};
 use super::timed::{TOLERANCE_S, Unit, check_time};
-use super::{FieldPath, NoIdentity};
 use crate::identity::{KeyField, Repeat};
 use crate::time::Timestamp;
 
@@ -52,9 +54,9 @@ impl Rules for Mailgun {
     }
 
     /// Twice as long as its time is believed, before and after.
-    fn repeat(&self) -> Option<Repeat> {
+    fn repeat(&self) -> Option<DefaultRepeat> {
         let fields = vec![KeyField::from(path("signature.token"))];
-        Some(Repeat { fields, within: Duration::from_secs(TOLERANCE_S * 2) })
+        Some(DefaultRepeat::Always(Repeat { fields, within: Duration::from_secs(TOLERANCE_S * 2) }))
     }
 
     fn event_type(&self, _req: &Request<'_>, payload: &Value) -> Option<String> {
@@ -71,25 +73,65 @@ impl Rules for Mailgun {
     }
 }
 
-fn check(req: &Request<'_>, keys: &[Cow<'_, [u8]>], now: Timestamp) -> Result<(), SignatureError> {
-    // There is no other way than to read it first; reading is bounded, and nothing is done with it.
-    let body = Mailgun.body(req);
+/// The three that are signed, and nothing else of the body.
+#[derive(Default, Deserialize)]
+struct Signed {
+    #[serde(default)]
+    timestamp: String,
+    #[serde(default)]
+    token: String,
+    #[serde(default)]
+    signature: String,
+}
+
+#[derive(Deserialize)]
+struct Envelope {
+    #[serde(default)]
+    signature: Signed,
+}
+
+/// Anybody may send a body, and this is before anything proves who did: the rest of it is passed over, not built.
+fn signed(req: &Request<'_>) -> Result<Signed, SignatureError> {
     let unreadable = |why: String| SignatureError::Unreadable { why };
-    if let Some(member) = body.ambiguous {
-        return Err(unreadable(NoIdentity::Ambiguous { member }.to_string()));
-    }
-    if let Some(why) = body.unreadable {
-        return Err(unreadable(why));
-    }
-    let part = |name: &'static str, field: &'static str| {
-        let found = text(&body.payload, &format!("/signature/{name}"));
-        found
-            .filter(|text| !text.is_empty() && text.len() <= SIGNATURE_HEADER_BYTES_MAX)
-            .ok_or(SignatureError::MissingInBody { field })
+    let mut signed = Signed::default();
+    let mut take = |name: &str, value: &str| {
+        let place = match name {
+            "timestamp" => &mut signed.timestamp,
+            "token" => &mut signed.token,
+            "signature" => &mut signed.signature,
+            _ => return,
+        };
+        if place.is_empty() && value.len() <= SIGNATURE_HEADER_BYTES_MAX {
+            value.clone_into(place);
+        }
     };
-    let signature = part("signature", "signature.signature")?;
-    let timestamp = part("timestamp", "signature.timestamp")?;
-    let token = part("token", "signature.token")?;
+    let json = matches!(req.body.trim_ascii_start().first(), Some(b'{' | b'['));
+    if !json && is_form(req) {
+        form_urlencoded::parse(req.body).for_each(|(name, value)| take(&name, &value));
+    } else if !json && is_multipart(req) {
+        multipart::texts(req, |name, value| take(name, value)).map_err(unreadable)?;
+    } else {
+        // Of the reader's words only the place: they may quote the body.
+        let read: Result<Envelope, _> = serde_json::from_slice(req.body);
+        let why = |e: serde_json::Error| {
+            format!("the body is not Mailgun's JSON (line {} column {})", e.line(), e.column())
+        };
+        signed = read.map_err(|e| unreadable(why(e)))?.signature;
+    }
+    Ok(signed)
+}
+
+fn check(req: &Request<'_>, keys: &[Cow<'_, [u8]>], now: Timestamp) -> Result<(), SignatureError> {
+    let Signed { timestamp, token, signature } = signed(req)?;
+    for (field, value) in [
+        ("signature.signature", &signature),
+        ("signature.timestamp", &timestamp),
+        ("signature.token", &token),
+    ] {
+        if value.is_empty() || value.len() > SIGNATURE_HEADER_BYTES_MAX {
+            return Err(SignatureError::MissingInBody { field });
+        }
+    }
     check_time("signature.timestamp", &timestamp, Unit::Seconds, TOLERANCE_S, now)?;
     let signatures = [Encoding::Hex.decode(&signature).unwrap_or_default()];
     let signed = [timestamp.as_bytes(), token.as_bytes()];

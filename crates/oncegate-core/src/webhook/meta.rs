@@ -9,6 +9,7 @@ use super::rules::{Answer, Rules, Signature, seconds, text};
 use super::signature::{BodySignature, Encoding};
 use super::trust::{Trust, same};
 use super::{FieldPath, Request, SignatureError};
+use crate::limits::INTAKE_EVENTS_MAX;
 use crate::time::Timestamp;
 
 pub(super) struct Meta;
@@ -38,19 +39,34 @@ impl Rules for Meta {
         let Some(Value::Array(entries)) = body.payload.get("entry") else { return vec![body] };
         let object = body.payload.get("object");
         let mut events = vec![];
+        let count = |entry: &Value| entry.get("changes").and_then(Value::as_array).map_or(1, Vec::len);
+        // Each takes along what its entry says: not of more than anybody sends, nor of what is no id.
+        if entries.iter().map(count).sum::<usize>() > INTAKE_EVENTS_MAX {
+            return vec![body];
+        }
+        let word = |value: Option<&Value>| {
+            value.filter(|value| value.as_str().is_none_or(|id| id.len() <= 256)).cloned()
+        };
+        let object = word(object);
         for entry in entries {
-            let of = json!({ "id": entry.get("id"), "time": entry.get("time") });
+            let of = json!({ "id": word(entry.get("id")), "time": entry.get("time") });
             let changes = entry.get("changes").and_then(Value::as_array);
-            // Messages and the like: nothing here knows them, so a person does.
-            if changes.is_none() {
-                events.push(Body::part(json!({ "object": object, "entry": entry })));
-            }
-            let changes = changes.into_iter().flatten();
-            for change in changes {
+            for change in changes.into_iter().flatten() {
                 let (field, value) = (change.get("field"), change.get("value"));
                 events.push(Body::part(
                     json!({ "object": object, "entry": of, "field": field, "value": value }),
                 ));
+            }
+            // Messages and the like: nothing here knows them, so a person does.
+            let mut rest = entry.clone();
+            if let Some(members) = rest.as_object_mut() {
+                members.retain(|name, _| name != "changes");
+            }
+            let more = rest
+                .as_object()
+                .is_none_or(|members| members.keys().any(|name| name != "id" && name != "time"));
+            if more || changes.is_none_or(Vec::is_empty) {
+                events.push(Body::part(json!({ "object": object, "entry": rest })));
             }
         }
         events

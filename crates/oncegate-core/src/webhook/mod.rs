@@ -57,7 +57,7 @@ pub use self::rules::Answer;
 pub use self::signature::{
     Algorithm, Encoding, SIGNATURE_HEADER_BYTES_MAX, SIGNATURES_MAX, SecretError, SignatureError,
 };
-pub use self::trust::{STORED_PART, SecretPlace, SecretPlaceError, Trust};
+pub use self::trust::{Kept, SecretPlace, SecretPlaceError, Trust};
 
 macro_rules! registry {
     ($($(#[$doc:meta])* $variant:ident = $name:literal => $rules:expr,)*) => {

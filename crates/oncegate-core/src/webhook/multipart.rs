@@ -36,9 +36,29 @@ pub(super) fn read(req: &Request<'_>) -> Body {
     }
 }
 
+/// The texts of a form one after another, none of them kept.
+pub(super) fn texts(req: &Request<'_>, mut take: impl FnMut(&str, &str)) -> Result<(), String> {
+    for part in parts(req)? {
+        if let (None, Ok(text)) = (&part.file_name, std::str::from_utf8(&part.content)) {
+            take(&part.name, text);
+        }
+    }
+    Ok(())
+}
+
+/// Some senders leave out the quotes that `=`, `/` or `?` in a boundary would need (RFC 2045 §5.1).
+fn boundary(content_type: &str) -> Result<String, String> {
+    multer::parse_boundary(content_type).or_else(|e| {
+        let at = content_type.to_ascii_lowercase().find("boundary=").map(|at| at + "boundary=".len());
+        let bare = at
+            .and_then(|at| content_type.get(at..)?.split(';').next())
+            .map(|bare| bare.trim().trim_matches('"'));
+        bare.filter(|bare| (1..=70).contains(&bare.len())).map(str::to_owned).ok_or_else(|| e.to_string())
+    })
+}
+
 fn parts(req: &Request<'_>) -> Result<Vec<Part>, String> {
-    let content_type = req.headers.get("content-type").unwrap_or_default();
-    let boundary = multer::parse_boundary(content_type).map_err(|e| e.to_string())?;
+    let boundary = boundary(req.headers.get("content-type").unwrap_or_default())?;
     let whole = stream::iter([Ok::<_, Infallible>(Bytes::copy_from_slice(req.body))]);
     let mut form = multer::Multipart::new(whole, boundary);
     let mut parts = vec![];

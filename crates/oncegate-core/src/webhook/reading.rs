@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use data_encoding::HEXLOWER;
 use serde_json::Value;
 
 use super::Provider;
@@ -9,10 +10,10 @@ use super::body::Body;
 use super::default_key::KeyPart;
 use super::field::{FieldPath, NoIdentity};
 use super::request::Request;
-use super::rules::{Answer, Rules};
+use super::rules::{Answer, DefaultRepeat, Rules};
 use crate::fingerprint::Fingerprint;
 use crate::identity::{self, Folded, KeyField, Part, Repeat, Subject};
-use crate::key::IdempotencyKey;
+use crate::key::{IdempotencyKey, sha256};
 use crate::limits::INTAKE_EVENTS_MAX;
 use crate::time::Timestamp;
 
@@ -122,8 +123,8 @@ impl Provider {
         if let Some(answer) = rules.handshake(req, &body.payload) {
             return Reading::Handshake(answer);
         }
-        let repeat = declared.repeat.clone().or_else(|| rules.repeat());
-        let looked = Looked { provider: self, rules, req, source, declared, repeat: repeat.as_ref() };
+        let looked =
+            Looked { provider: self, rules, req, source, declared, repeat: repeat_of(rules, declared) };
         let bodies = events(rules, req, body, declared.batch.as_ref()).unwrap_or_else(|whole| vec![whole]);
         Reading::Events(bodies.into_iter().map(|body| looked.event(body)).collect())
     }
@@ -135,8 +136,8 @@ impl Provider {
         if rules.handshake(req, &body.payload).is_some() {
             return vec![];
         }
-        let repeat = declared.repeat.clone().or_else(|| rules.repeat());
-        let looked = Looked { provider: self, rules, req, source, declared, repeat: repeat.as_ref() };
+        let looked =
+            Looked { provider: self, rules, req, source, declared, repeat: repeat_of(rules, declared) };
         let bodies = events(rules, req, body, declared.batch.as_ref()).unwrap_or_else(|whole| vec![whole]);
         bodies.iter().map(|body| looked.explain(body)).collect()
     }
@@ -179,7 +180,8 @@ fn events(
 
 /// The body without the credentials in it.
 pub(super) fn whole(rules: &dyn Rules, req: &Request<'_>) -> Body {
-    let mut body = rules.body(req);
+    // What was stored as JSON is taken as it was stored, whatever type its request had.
+    let mut body = if req.headers.is_stored_json() { Body::json(req.body) } else { rules.body(req) };
     if let Value::Object(members) = &mut body.payload {
         rules.credentials().iter().for_each(|name| drop(members.remove(*name)));
     }
@@ -207,7 +209,22 @@ struct Looked<'a> {
     req: &'a Request<'a>,
     source: &'a str,
     declared: &'a EventRules,
-    repeat: Option<&'a Repeat>,
+    repeat: Option<Rule>,
+}
+
+/// The second-level rule that counts for a request.
+enum Rule {
+    Fields(Repeat),
+    SameBody(Duration),
+}
+
+fn repeat_of(rules: &dyn Rules, declared: &EventRules) -> Option<Rule> {
+    match (rules.repeat(), &declared.repeat) {
+        (Some(DefaultRepeat::Always(repeat)), _) => Some(Rule::Fields(repeat)),
+        (_, Some(repeat)) => Some(Rule::Fields(repeat.clone())),
+        (Some(DefaultRepeat::SameBody(within)), None) => Some(Rule::SameBody(within)),
+        (None, None) => None,
+    }
 }
 
 /// One part of a key: its field, unless it is a word, and what stands there.
@@ -222,7 +239,19 @@ impl Looked<'_> {
         let identity = self.identity(&body);
         let fingerprint = Fingerprint::of(&body.payload, &provider.volatile(declared));
         let subject = |fields: &[KeyField]| Subject::of(fields.iter().map(|f| (f, self.seen(f, &body).part)));
-        let repeat = self.repeat.and_then(|rule| Some((subject(&rule.fields)?, rule.within)));
+        let repeat = match &self.repeat {
+            None => None,
+            Some(Rule::Fields(rule)) => subject(&rule.fields).map(|subject| (subject, rule.within)),
+            // One order is created, paid and changed in one moment: the kind goes with the body.
+            Some(Rule::SameBody(within)) => {
+                let named = |name: &str| KeyField::from(FieldPath::body(&[name]));
+                let kind = rules.event_type(req, &body.payload).unwrap_or_default();
+                let hash = HEXLOWER.encode(&sha256(req.body));
+                let fields = [(named("(the body)"), hash), (named("(the kind)"), format!("kind {kind}"))];
+                let parts = fields.iter().map(|(field, text)| (field, Ok(of_itself(text))));
+                Subject::of(parts).map(|subject| (subject, *within))
+            }
+        };
         let about = subject(&declared.identity);
         let is_word = |t: &String| {
             !t.trim().is_empty() && t.len() <= EVENT_TYPE_BYTES_MAX && !t.contains(char::is_control)
@@ -241,8 +270,15 @@ impl Looked<'_> {
         Explained {
             prefix,
             key: made.into_iter().filter_map(|made| made.seen).collect(),
-            repeat: self.repeat.map(|rule| all(&rule.fields)).unwrap_or_default(),
-            within: self.repeat.map(|rule| rule.within),
+            repeat: match &self.repeat {
+                Some(Rule::Fields(rule)) => all(&rule.fields),
+                Some(Rule::SameBody(_)) | None => vec![],
+            },
+            within: match &self.repeat {
+                Some(Rule::Fields(rule)) => Some(rule.within),
+                // Of that rule there is nothing to choose, so there is nothing to show.
+                Some(Rule::SameBody(_)) | None => None,
+            },
             identity: all(&self.declared.identity),
             volatile: self.provider.volatile(self.declared),
         }

@@ -1,6 +1,7 @@
 //! What is particular to one provider.
 
 use std::borrow::Cow;
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -34,6 +35,18 @@ impl Answer {
 
 /// A check that only one provider needs: the request against at least one of the keys, at this time.
 pub(super) type Check = fn(&Request<'_>, &[Cow<'_, [u8]>], Timestamp) -> Result<(), SignatureError>;
+
+/// When an event with another key is the same one, by what a provider signs and what it does not.
+pub(super) enum DefaultRepeat {
+    /// Whatever the source declares: without this rule a signature would be good for any event.
+    Always(Repeat),
+    /// The same body of the same kind within this time, unless the source or its automation declares a rule: the ids
+    /// are not signed.
+    SameBody(Duration),
+}
+
+/// How long the body of a request whose ids are not signed is known again.
+pub(super) const SAME_BODY: DefaultRepeat = DefaultRepeat::SameBody(Repeat::WITHIN_MAX);
 
 /// How a request is signed.
 pub(super) enum Signature<'a> {
@@ -109,8 +122,8 @@ pub(super) trait Rules {
     /// What names an event of this provider; `None` where only the operator can know.
     fn default_key(&self, req: &Request<'_>, payload: &Value) -> Option<DefaultKey>;
 
-    /// When an event with another key is the same one, unless the source says.
-    fn repeat(&self) -> Option<Repeat> {
+    /// When an event with another key is the same one.
+    fn repeat(&self) -> Option<DefaultRepeat> {
         None
     }
 
@@ -144,6 +157,12 @@ pub(super) trait Rules {
     /// What is stored in place of a body with credentials in it; it must be read as the same events. `None`: there
     /// are none in it.
     fn redacted(&self, _req: &Request<'_>) -> Option<Vec<u8>> {
+        None
+    }
+
+    /// The same of a request that nobody has proved to be genuine, so that it must not be read; its events need not
+    /// be the same before it is judged again.
+    fn redacted_unread(&self, _req: &Request<'_>) -> Option<Vec<u8>> {
         None
     }
 }

@@ -41,7 +41,7 @@ fn recipients(payload: &Value) -> Option<String> {
 /// The value of `Message-ID` among a mail's header lines; a value may go on in the next line (RFC 5322 §2.2.3).
 fn message_id(headers: &str) -> Option<String> {
     let mut lines = headers.lines();
-    let first = lines.by_ref().find_map(|line| {
+    let first = lines.by_ref().filter(|line| !line.starts_with([' ', '\t'])).find_map(|line| {
         let (name, value) = line.split_once(':')?;
         name.trim().eq_ignore_ascii_case("message-id").then_some(value)
     })?;
@@ -59,6 +59,7 @@ mod tests {
         for (headers, id) in [
             ("Message-ID: <a@b>\r\nSubject: x", Some("<a@b>")),
             ("Subject: Message-ID: no\nmessage-id:\r\n <a@b>\r\nTo: x", Some("<a@b>")),
+            ("DKIM-Signature: v=1;\r\n\tmessage-id:to:x;\r\nMessage-ID: <a@b>", Some("<a@b>")),
             ("Subject: x", None),
             ("", None),
         ] {

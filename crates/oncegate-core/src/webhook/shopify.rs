@@ -6,7 +6,7 @@
 use serde_json::Value;
 
 use super::default_key::DefaultKey;
-use super::rules::{Rules, Signature, instant};
+use super::rules::{DefaultRepeat, Rules, SAME_BODY, Signature, instant};
 use super::signature::{BodySignature, Encoding};
 use super::{FieldPath, Headers, Request};
 use crate::time::Timestamp;
@@ -53,6 +53,12 @@ impl Rules for Shopify {
     fn default_key(&self, req: &Request<'_>, _payload: &Value) -> Option<DefaultKey> {
         let names = names(req.headers);
         Some(DefaultKey::of([names.shop, names.topic, names.event].map(FieldPath::header)))
+    }
+
+    /// The ids are not signed: a captured request under new ones has the body of the first, unless its kind is
+    /// changed too.
+    fn repeat(&self) -> Option<DefaultRepeat> {
+        Some(SAME_BODY)
     }
 
     fn delivery_id(&self, req: &Request<'_>) -> Option<FieldPath> {

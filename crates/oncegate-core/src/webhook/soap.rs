@@ -1,6 +1,9 @@
 //! XML as far as SOAP needs it: elements, text and `xsi:nil`. No document types and no entities but those of XML
 //! itself, so nothing is fetched and nothing expands.
 
+use std::borrow::Cow;
+
+use encoding_rs::Encoding;
 use quick_xml::Reader;
 use quick_xml::XmlVersion;
 use quick_xml::events::{BytesStart, Event};
@@ -27,8 +30,8 @@ const DEPTH_MAX: usize = 64;
 /// # Errors
 /// It is not well-formed, not UTF-8, nested too deeply, or has a document type or an entity of its own.
 pub(super) fn read(bytes: &[u8]) -> Result<Element, String> {
-    let text = std::str::from_utf8(bytes).map_err(|_| "it is not UTF-8".to_owned())?;
-    let mut reader = Reader::from_str(text);
+    let text = decoded(bytes)?;
+    let mut reader = Reader::from_str(&text);
     let wrong = |what: String, at: u64| format!("{what} at byte {at}");
     let mut open: Vec<Element> = vec![];
     let mut root: Option<Element> = None;
@@ -81,6 +84,22 @@ pub(super) fn read(bytes: &[u8]) -> Result<Element, String> {
             Event::Decl(_) | Event::PI(_) | Event::Comment(_) => {}
         }
     }
+}
+
+/// By its own declaration, if it is not UTF-8.
+fn decoded(bytes: &[u8]) -> Result<Cow<'_, str>, String> {
+    if let Ok(text) = std::str::from_utf8(bytes) {
+        return Ok(Cow::Borrowed(text));
+    }
+    let head = String::from_utf8_lossy(&bytes[..bytes.len().min(200)]).into_owned();
+    let label = head.split_once("encoding=").and_then(|(_, rest)| {
+        let quote = rest.chars().next().filter(|c| matches!(c, '"' | '\''))?;
+        rest[1..].split(quote).next()
+    });
+    let encoding = label.and_then(|label| Encoding::for_label(label.as_bytes()));
+    let text =
+        encoding.and_then(|encoding| encoding.decode_without_bom_handling_and_without_replacement(bytes));
+    text.ok_or_else(|| "it is not UTF-8, and not what it says to be".to_owned())
 }
 
 fn element(start: &BytesStart<'_>) -> Result<Element, String> {
@@ -180,5 +199,8 @@ mod tests {
             assert!(got.as_ref().is_err_and(|told| told.contains(why)), "{start}: {got:?}");
         }
         assert!(read(b"<a>\xff</a>").is_err());
+        assert!(read(b"<?xml version='1.0' encoding='utf-8'?><a>\xff</a>").is_err());
+        let latin = read(b"<?xml version=\"1.0\" encoding=\"ISO-8859-1\"?><a>\xe4</a>").unwrap();
+        assert_eq!(latin.value(), json!("ä"));
     }
 }

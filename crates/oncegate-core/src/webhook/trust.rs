@@ -97,11 +97,14 @@ fn shown<'a>(req: &Request<'a>, place: Option<&SecretPlace>) -> Vec<Cow<'a, str>
     let mut found: Vec<Cow<'a, str>> = vec![];
     let usual = place.is_none();
     for (name, value) in req.query() {
-        match place {
-            Some(SecretPlace::Query(named)) if *named == name => found.push(value),
-            None if USUAL_QUERY.contains(&&*name) => found.push(value),
-            _ => {}
-        }
+        let here = match place {
+            Some(SecretPlace::Query(named)) => *named == name,
+            None => USUAL_QUERY.contains(&&*name),
+            Some(SecretPlace::Path | SecretPlace::Header(_)) => false,
+        };
+        // Whoever pasted a `+` meant one.
+        found.extend((here && value.contains(' ')).then(|| Cow::Owned(value.replace(' ', "+"))));
+        found.extend(here.then_some(value));
     }
     if (usual || place == Some(&SecretPlace::Path))
         && let Some(tail) = req.tail
@@ -166,8 +169,20 @@ fn shared_secret(req: &Request<'_>, trust: &Trust) -> Result<(), SignatureError>
 /// What stands in for a secret that was shown, in a stored request; with a name that no header can have.
 const PRINTS: &str = ":secret";
 
-/// Marks the head of a stored part of a batch.
-pub const STORED_PART: &str = ":part";
+/// Says how a stored body differs from the one that came, with a name that no header can have.
+const STORED: &str = ":stored";
+
+/// What of a request is stored, and why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kept {
+    /// It was believed.
+    Verified {
+        /// Its events are parts of it, each stored by itself.
+        of_batch: bool,
+    },
+    /// It was not: it is judged again when its source was mended.
+    Unverified,
+}
 
 impl Provider {
     /// Whether `secret` has the form this provider's secrets have; for the check of the configuration.
@@ -263,55 +278,115 @@ impl Provider {
         self.rules().acknowledgement(req)
     }
 
-    /// The body of a verified request as it may be stored: without the credentials that this provider puts there.
-    pub fn stored_body(&self, req: &Request<'_>) -> Vec<u8> {
+    /// Head and body of a request as they may be stored: no credentials, of a shown secret only its print, and no
+    /// copy of it. `path` is that of the address with its query, kept where it is signed.
+    pub fn kept(
+        &self,
+        req: &Request<'_>,
+        path: &str,
+        trust: &Trust,
+        secret: &StoreSecret,
+        why: Kept,
+    ) -> (Vec<(String, String)>, Vec<u8>) {
+        let (body, is_json) = match why {
+            Kept::Verified { .. } => self.redacted(req),
+            // A signature needs the body whole to be judged again.
+            Kept::Unverified if self.signs() => (req.body.to_vec(), false),
+            Kept::Unverified => match self.rules().redacted_unread(req) {
+                Some(body) => (body, false),
+                None => self.redacted(req),
+            },
+        };
+        let needles = self.needles(req, trust);
+        let mut head = self.head(req, path, trust, secret);
+        let mark = match why {
+            Kept::Verified { of_batch: true } => Some("part"),
+            _ if is_json => Some("json"),
+            _ => None,
+        };
+        head.extend(mark.map(|mark| (STORED.to_owned(), mark.to_owned())));
+        head.extend(
+            told(req)
+                .filter(|(_, value)| !needles.iter().any(|needle| value.contains(needle.as_str())))
+                .filter(|(name, _)| !hidden(name, trust))
+                .map(|(name, value)| (name.to_owned(), value.to_owned())),
+        );
+        (head, without(body, &needles))
+    }
+
+    /// JSON made of a request, without a secret that it may hold a copy of.
+    pub fn scrubbed(&self, json: String, req: &Request<'_>, trust: &Trust) -> String {
+        let needles = self.needles(req, trust);
+        match needles.iter().any(|needle| json.contains(needle.as_str())) {
+            true => needles.iter().fold(json, |json, needle| json.replace(needle.as_str(), HIDDEN)),
+            false => json,
+        }
+    }
+
+    /// The body without credentials, and whether it is another text than the one that came.
+    fn redacted(&self, req: &Request<'_>) -> (Vec<u8>, bool) {
         let rules = self.rules();
         if let Some(redacted) = rules.redacted(req) {
-            return redacted;
+            return (redacted, true);
         }
         let named = rules.credentials();
         let holds = |body: &Body| named.iter().any(|name| body.payload.get(*name).is_some());
-        match !named.is_empty() && holds(&rules.body(req)) {
-            true => reading::whole(rules, req).payload.to_string().into_bytes(),
-            false => req.body.to_vec(),
+        match !named.is_empty() && !req.headers.is_stored_json() && holds(&rules.body(req)) {
+            true => (reading::whole(rules, req).payload.to_string().into_bytes(), true),
+            false => (req.body.to_vec(), req.headers.is_stored_json()),
         }
     }
 
-    /// The body of one that was not believed: a signature needs it whole to be judged again.
-    pub fn stored_unverified(&self, req: &Request<'_>) -> Vec<u8> {
-        match self.signs() {
-            true => req.body.to_vec(),
-            false => self.stored_body(req),
+    /// Texts that are secrets, as they may stand in a body or a header: those of the source, and what this request
+    /// shows.
+    fn needles(&self, req: &Request<'_>, trust: &Trust) -> Vec<String> {
+        if self.signs() {
+            return vec![];
         }
+        let own = trust.secrets.iter().filter_map(|secret| std::str::from_utf8(secret.expose()).ok());
+        let bare = |text: &str| text.rsplit(' ').next().unwrap_or(text).to_owned();
+        let mut all: Vec<String> = own.map(str::to_owned).collect();
+        all.extend(shown(req, trust.secret_in.as_ref()).into_iter().map(Cow::into_owned));
+        let bares: Vec<String> = all.iter().map(|text| bare(text)).collect();
+        all.extend(bares);
+        // What is shorter is a word that may stand anywhere.
+        all.retain(|text| text.len() >= NEEDLE_BYTES_MIN);
+        let encoded = |text: &String| {
+            percent_encoding::utf8_percent_encode(text, percent_encoding::NON_ALPHANUMERIC).to_string()
+        };
+        let quoted =
+            |text: &String| serde_json::Value::from(text.as_str()).to_string().trim_matches('"').to_owned();
+        let forms: Vec<String> = all
+            .iter()
+            .flat_map(|text| [encoded(text), quoted(text), quoted(text).replace('/', "\\/")])
+            .collect();
+        all.extend(forms);
+        // The longer ones first: a shorter one may be part of them.
+        all.sort_unstable_by(|one, other| other.len().cmp(&one.len()).then_with(|| one.cmp(other)));
+        all.dedup();
+        all
     }
 
-    /// The head of a request for storing it: no credentials, of a shown secret only its print. `path` is that of the
-    /// address with its query, kept where it is signed.
-    pub fn stored_head(
+    /// What a stored request needs to be judged again; first, because what is too long loses its end.
+    fn head(
         &self,
         req: &Request<'_>,
         path: &str,
         trust: &Trust,
         secret: &StoreSecret,
     ) -> Vec<(String, String)> {
-        let hidden = |name: &str| {
-            matches!(
-                name,
-                "authorization" | "cookie" | "proxy-authorization" | "x-shared-secret" | "x-webhook-secret"
-            ) || matches!(&trust.secret_in, Some(SecretPlace::Header(named)) if named == name)
-                || name.starts_with(':')
-        };
-        let kept = req.headers.iter().filter(|(name, _)| !hidden(name));
-        let mut kept: Vec<_> = kept.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+        let mut head = vec![];
         if self.signs_url() {
-            kept.push((":path".to_owned(), path.to_owned()));
+            head.push((":path".to_owned(), path.to_owned()));
         }
         if !self.signs() {
-            let place = trust.secret_in.as_ref();
-            let prints = shown(req, place).into_iter().map(|shown| print(secret, shown.as_bytes()));
-            kept.extend(prints.map(|print| (PRINTS.to_owned(), print)));
+            // A stored request that is stored again has its print already.
+            head.extend(req.headers.all(PRINTS).map(|print| (PRINTS.to_owned(), print.to_owned())));
+            let prints =
+                shown(req, trust.secret_in.as_ref()).into_iter().map(|shown| print(secret, shown.as_bytes()));
+            head.extend(prints.map(|print| (PRINTS.to_owned(), print)));
         }
-        kept
+        head
     }
 
     /// Checks a stored request as of its arrival.
@@ -348,8 +423,48 @@ impl Headers {
 
     /// Whether the body beside this stored head is one part of a batch, which is not taken apart again.
     pub(super) fn is_stored_part(&self) -> bool {
-        self.get(STORED_PART).is_some()
+        self.get(STORED) == Some("part")
     }
+
+    /// Whether the body beside this stored head is JSON that was made of the one that came.
+    pub(super) fn is_stored_json(&self) -> bool {
+        self.get(STORED).is_some()
+    }
+}
+
+/// What stands in place of a secret.
+const HIDDEN: &str = "[secret]";
+/// Shortest text, in bytes, that is looked for as a secret.
+const NEEDLE_BYTES_MIN: usize = 8;
+
+/// The headers that came, without what was put beside them for storing.
+fn told<'a>(req: &Request<'a>) -> impl Iterator<Item = (&'a str, &'a str)> {
+    req.headers.iter().filter(|(name, _)| !name.starts_with(':'))
+}
+
+/// Credentials that a sender, a proxy or a person put there are not ours to keep.
+fn hidden(name: &str, trust: &Trust) -> bool {
+    matches!(
+        name,
+        "authorization" | "cookie" | "proxy-authorization" | "x-shared-secret" | "x-webhook-secret"
+    ) || matches!(&trust.secret_in, Some(SecretPlace::Header(named)) if named == name)
+}
+
+fn without(body: Vec<u8>, needles: &[String]) -> Vec<u8> {
+    needles.iter().fold(body, |body, needle| {
+        let mut found = memchr::memmem::find_iter(&body, needle.as_bytes()).peekable();
+        if found.peek().is_none() {
+            return body;
+        }
+        let (mut kept, mut from) = (Vec::with_capacity(body.len()), 0);
+        for at in found {
+            kept.extend_from_slice(&body[from..at]);
+            kept.extend_from_slice(HIDDEN.as_bytes());
+            from = at + needle.len();
+        }
+        kept.extend_from_slice(&body[from..]);
+        kept
+    })
 }
 
 /// Of a secret that somebody showed: good for comparing it with those of later, of no use to anybody else.

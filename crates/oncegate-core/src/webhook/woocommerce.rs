@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use serde_json::Value;
 
 use super::default_key::{DefaultKey, KeyPart, path};
-use super::rules::{Answer, Rules, Signature};
+use super::rules::{Answer, DefaultRepeat, Rules, SAME_BODY, Signature};
 use super::signature::{BodySignature, Encoding, SecretError};
 use super::trust::Trust;
 use super::{FieldPath, Request, SignatureError};
@@ -57,6 +57,12 @@ impl Rules for WooCommerce {
             parts.push(KeyPart::Field(path("date_modified_gmt")));
         }
         Some(DefaultKey::from(parts))
+    }
+
+    /// The ids are not signed: a captured request under new ones has the body of the first, unless its kind is
+    /// changed too.
+    fn repeat(&self) -> Option<DefaultRepeat> {
+        Some(SAME_BODY)
     }
 
     fn event_type(&self, req: &Request<'_>, _payload: &Value) -> Option<String> {

@@ -1,5 +1,5 @@
-//! What the rules of identity make of values. The vectors are frozen: a stored key was made by them, and an upgrade that
-//! changes one would let an effect that is done happen again.
+//! What the rules of identity make of values. The vectors are frozen: a stored key was made by them, and an upgrade
+//! that changes one would let an effect that is done happen again.
 
 use oncegate_core::identity::{CallerRules, EmailFolding, KeyField, Part, Rule, Sent, VERSION, join};
 use oncegate_core::json::{self, Twice};

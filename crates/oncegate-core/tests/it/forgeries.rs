@@ -1,6 +1,12 @@
 //! What somebody could try who captured a genuine request and does not know the secret.
 
-use oncegate_core::webhook::{EventRules, Headers, NoIdentity, Provider, Reading, Request, SignatureError};
+use std::time::Duration;
+
+use oncegate_core::identity::Repeat;
+use oncegate_core::key::StoreSecret;
+use oncegate_core::webhook::{
+    EventRules, Headers, Kept, NoIdentity, Provider, Reading, Request, SignatureError, Trust,
+};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
@@ -55,21 +61,78 @@ fn a_mailgun_token_is_one_events_whichever_way_it_comes() {
         .extend_pairs(["timestamp", "token", "signature"].map(|name| (name, signed[name].as_str().unwrap())))
         .append_pair("recipient", "mallory@example.org")
         .finish();
-    for (kind, body) in [
-        ("application/x-www-form-urlencoded", flat.to_string()),
-        ("application/json", flat.to_string()),
-        ("application/x-www-form-urlencoded", form),
-    ] {
+    for kind in ["application/x-www-form-urlencoded", "application/json"] {
         let headers = Headers::new([("content-type", kind)]);
-        let req = Request::post("https://gate.example.com/in/x", &headers, body.as_bytes());
-        Provider::Mailgun.verify(&req, &s.trust(), s.now()).unwrap();
-        let Reading::Events(events) = Provider::Mailgun.read(&req, "x", &EventRules::default()) else {
-            panic!()
-        };
+        let flat = flat.to_string();
+        let req = Request::post("https://gate.example.com/in/x", &headers, flat.as_bytes());
+        let got = Provider::Mailgun.verify(&req, &s.trust(), s.now());
+        assert!(matches!(got, Err(SignatureError::Unreadable { .. })), "{kind}: {got:?}");
+    }
+    let headers = Headers::new([("content-type", "application/x-www-form-urlencoded")]);
+    let req = Request::post("https://gate.example.com/in/x", &headers, form.as_bytes());
+    Provider::Mailgun.verify(&req, &s.trust(), s.now()).unwrap();
+    // Whatever the source says of repeats.
+    let declared = Repeat { fields: vec!["recipient".parse().unwrap()], within: Duration::from_secs(60) };
+    for repeat in [None, Some(declared)] {
+        let rules = EventRules { repeat, ..EventRules::default() };
+        let Reading::Events(events) = Provider::Mailgun.read(&req, "x", &rules) else { panic!() };
         assert_ne!(events[0].identity, first.identity);
-        assert_eq!(events[0].repeat, first.repeat, "parked: {kind} {body}");
+        assert_eq!(events[0].repeat, first.repeat, "parked");
         assert!(first.repeat.is_some());
     }
+}
+
+#[test]
+fn a_captured_body_under_a_new_unsigned_id_repeats_the_first() {
+    for (name, header) in [
+        ("shopify/01_first", "X-Shopify-Event-Id"),
+        ("github/01_first", "X-GitHub-Delivery"),
+        ("woocommerce/01_first", "X-WC-Webhook-ID"),
+    ] {
+        let s = named(name);
+        let mut headers = s.headers();
+        let at = headers.iter().position(|(name, _)| name == header).unwrap();
+        headers[at].1 = "forged-1".to_owned();
+        s.verified_as(&headers, &s.body(), &[s.secret()], s.now()).unwrap();
+        let read = |req: &Request<'_>| s.provider().read(req, s.source(), &EventRules::default());
+        let Reading::Events(again) = s.asked(&s.url(), &headers, &s.body(), read) else { panic!() };
+        let first = s.event();
+        assert_ne!(again[0].identity, first.identity);
+        assert!(first.repeat.is_some() && again[0].repeat == first.repeat, "{name}: parked");
+    }
+}
+
+#[test]
+fn a_workflow_of_hubspot_never_signs_as_v1() {
+    let s = named("hubspot/01_first_batch");
+    let mut headers = s.headers();
+    headers.retain(|(name, _)| !name.contains("v3") && !name.contains("Time"));
+    let verify = |provider: &Provider| {
+        s.asked(&s.url(), &headers, &s.body(), |req| provider.verify(req, &s.trust(), s.now()))
+    };
+    assert_eq!(verify(&Provider::Hubspot), Ok(()));
+    assert!(matches!(verify(&Provider::HubspotWorkflow), Err(SignatureError::Malformed { .. })));
+}
+
+#[test]
+fn a_body_that_was_stored_as_json_is_not_unwrapped_again() {
+    let evil = json!({ "event_id": "evil", "team_id": "T", "api_app_id": "A" }).to_string();
+    let inner = json!({ "token": "t", "type": "block_actions", "payload": evil }).to_string();
+    let form = form_urlencoded::Serializer::new(String::new()).append_pair("payload", &inner).finish();
+    let headers = Headers::new([("content-type", "application/x-www-form-urlencoded")]);
+    let req = Request::post("https://gate.example.com/in/x", &headers, form.as_bytes());
+    let seen = |req: &Request<'_>| {
+        let Reading::Events(events) = Provider::Slack.read(req, "x", &EventRules::default()) else {
+            panic!()
+        };
+        (events[0].identity.is_ok(), events[0].payload.clone())
+    };
+    let store = StoreSecret::new([7; 32]);
+    let why = Kept::Verified { of_batch: false };
+    let (head, body) = Provider::Slack.kept(&req, "/in/x", &Trust::default(), &store, why);
+    let headers = Headers::new(head.iter().map(|(name, value)| (name, value)));
+    let again = Request::post("https://gate.example.com/in/x", &headers, &body);
+    assert_eq!(seen(&again), seen(&req));
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! Requests as large as a provider sends them, or as somebody would like to: every event is found, nothing falls over.
+//! Requests as large as a provider sends them, or as somebody would like to: every event is found, nothing falls
+//! over.
 
 use std::collections::BTreeSet;
 

@@ -1,10 +1,11 @@
 //! Whatever bytes arrive, they are judged; nothing panics.
 
 use oncegate_core::identity::KeyField;
+use oncegate_core::key::StoreSecret;
 use oncegate_core::secret::Secret;
 use oncegate_core::time::Timestamp;
 use oncegate_core::webhook::{
-    Algorithm, Encoding, EventRules, Headers, HmacScheme, Provider, Request, Trust,
+    Algorithm, Encoding, EventRules, Headers, HmacScheme, Kept, Provider, Request, Trust,
 };
 use proptest::prelude::*;
 
@@ -109,7 +110,9 @@ proptest! {
             let refused = provider.verify(&req, &trust, now);
             let _ = provider.verify_head(&req, &trust, now);
             let _ = provider.greeting(&req, &trust);
-            let _ = provider.stored_body(&req);
+            for why in [Kept::Verified { of_batch: false }, Kept::Unverified] {
+                let _ = provider.kept(&req, "/in/x", &trust, &StoreSecret::new([1; 32]), why);
+            }
             let _ = provider.acknowledgement(&req);
             prop_assert!(refused.is_err(), "{provider} believed {req:?}");
             let _ = provider.read(&req, "source", &EventRules::default());

@@ -217,7 +217,8 @@ fn every_act_in_every_state() {
     assert!(broken.is_empty(), "{} cells deviate:\n{}", broken.len(), broken.join("\n"));
 }
 
-/// Whatever people do one after another, the row stays one that a store accepts: only what waits or failed is dismissed.
+/// Whatever people do one after another, the row stays one that a store accepts: only what waits or failed is
+/// dismissed.
 #[test]
 fn no_sequence_of_acts_leaves_a_row_that_cannot_be() {
     let reset = Act::Reset { run_now: true, confirm_holder: None, verified: true };

@@ -1,8 +1,11 @@
 //! The signed sample requests of `testdata/webhooks`, compiled in so that tests need no files.
 
+use oncegate_core::key::StoreSecret;
 use oncegate_core::secret::Secret;
 use oncegate_core::time::Timestamp;
-use oncegate_core::webhook::{Event, EventRules, Headers, Provider, Reading, Request, SignatureError, Trust};
+use oncegate_core::webhook::{
+    Event, EventRules, Headers, Kept, Provider, Reading, Request, SignatureError, Trust,
+};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -165,6 +168,13 @@ impl Sample {
 
     pub(crate) fn read_by(&self, rules: &EventRules) -> Reading {
         self.as_it_is(|req| self.provider().read(req, self.source(), rules))
+    }
+
+    /// Head and body as they are stored.
+    pub(crate) fn kept(&self, why: Kept) -> (Vec<(String, String)>, Vec<u8>) {
+        let (store, path) =
+            (StoreSecret::new([7; 32]), self.url.split_once(".com").map_or("", |(_, path)| path));
+        self.as_it_is(|req| self.provider().kept(req, path, &self.trust(), &store, why))
     }
 
     pub(crate) fn events(&self) -> Vec<Event> {

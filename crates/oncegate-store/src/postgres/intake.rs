@@ -290,7 +290,7 @@ impl Context<'_> {
     /// first of equal bodies stays as it came: its signature is judged as of its arrival.
     pub(super) async fn keep_unverified(&self, call: &UnverifiedCall) -> Result<i64, Fault> {
         self.journal.note(Happened::Delivered("unverified"));
-        let hash = key::sha256(&call.body);
+        let hash = call.hash();
         let known = self
             .query_opt(
                 "UPDATE deliveries SET repeats = repeats + 1, last_at = $4 WHERE workspace_id = $1 AND source = $2 \

@@ -266,7 +266,7 @@ impl Context<'_> {
     /// first of equal bodies stays as it came: its signature is judged as of its arrival.
     pub(super) fn keep_unverified(&self, call: &UnverifiedCall) -> Result<i64, StoreError> {
         self.journal.note(Happened::Delivered("unverified"));
-        let hash = key::sha256(&call.body);
+        let hash = call.hash();
         let known = self
             .db
             .prepare_cached(

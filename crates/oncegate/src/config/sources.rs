@@ -157,6 +157,11 @@ fn trust(
         (Some(id), _) => return Err(only(id.referenced, "organization", "salesforce")),
         (None, _) => None,
     };
+    if let (Some(repeat), Provider::Mailgun) = (&declared.repeat, provider) {
+        let message = "mailgun has a rule of its own: a token is good for one event, or its signature would be for any; \
+            remove `repeat`";
+        return Err(at(repeat.referenced, message.to_owned()));
+    }
     let secret_in = declared.secret_in.as_ref().map(|place| place.value.clone());
     Ok(Trust { secrets: keys, secret_in, verify_token, organization })
 }

@@ -80,36 +80,47 @@ impl Doors {
         known.into_iter().find(|(_, known)| **known == workspace).map(|(name, _)| name)
     }
 
-    /// The source at a path: `/in/NAME`, `/in/WORKSPACE/NAME`, and either with something behind it.
+    /// The source at a path: `/in/NAME`, `/in/WORKSPACE/NAME`, and whatever behind it. Senders disable for good what
+    /// answers 404 (webhooks/README.md §1.3), so slashes too many and capitals do not matter.
     pub(crate) fn at(&self, path: &str) -> Result<(Address, &Source), Problem> {
-        let way: Vec<&str> = path.strip_prefix("/in/").unwrap_or_default().split('/').collect();
-        let (first, second, third) = (way[0], way.get(1).copied(), way.get(2).copied());
-        let here = |workspace: Workspace, name: &str, tail: Option<&str>| {
+        let way = path.strip_prefix("/in/").unwrap_or_default();
+        let (first, behind) = segment(way);
+        let here = |workspace: Workspace, name: &str, tail: &str| {
             let source = self.source(workspace, name)?;
-            let address = Address { workspace, name: name.to_owned(), tail: tail.map(str::to_owned) };
-            Some((address, source))
+            let tail = tail.trim_matches('/');
+            let tail = (!tail.is_empty()).then(|| tail.to_owned());
+            Some((Address { workspace, name: name.to_owned(), tail }, source))
         };
-        let of_workspace = second
-            .and_then(|name| Some((self.workspace(first)?, name)))
-            .and_then(|(w, name)| here(w, name, third));
-        let of_default = || here(Workspace::DEFAULT, first, second).filter(|_| third.is_none());
-        if let Some(found) = of_workspace.or_else(of_default) {
+        let workspace = self.workspace(&first);
+        let of_workspace = || {
+            let (name, behind) = segment(behind);
+            here(workspace?, &name, behind)
+        };
+        if let Some(found) = of_workspace().or_else(|| here(Workspace::DEFAULT, &first, behind)) {
             return Ok(found);
         }
-        let (name, place) = match second {
-            None => (first, "`sources`".to_owned()),
-            Some(_) if self.workspace(first).is_none() => {
-                return Err(Problem::unknown_source(format!(
-                    "no workspace called `{0}` has sources, and no source is called `{0}`; declare them in oncegate.yaml \
-                     under `workspaces` or `sources`",
-                    told(first)
-                )));
+        let (second, _) = segment(behind);
+        Err(Problem::unknown_source(match (workspace, second.is_empty()) {
+            (Some(_), false) => format!(
+                "no source of the workspace `{}` is called `{}`; declare it in oncegate.yaml under its `sources`",
+                told(&first),
+                told(&second)
+            ),
+            (_, true) => {
+                format!("no source is called `{}`; declare it in oncegate.yaml under `sources`", told(&first))
             }
-            Some(name) => (name, format!("`sources` of the workspace `{}`", told(first))),
-        };
-        Err(Problem::unknown_source(format!(
-            "no source is called `{}`; declare it in oncegate.yaml under {place}",
-            told(name)
-        )))
+            (None, false) => format!(
+                "no workspace called `{0}` has sources, and no source is called `{0}`; declare them in oncegate.yaml \
+                 under `workspaces` or `sources`",
+                told(&first)
+            ),
+        }))
     }
+}
+
+/// The first name of a way, as sources are called, and what stands behind it.
+fn segment(way: &str) -> (String, &str) {
+    let way = way.trim_start_matches('/');
+    let (first, behind) = way.split_once('/').unwrap_or((way, ""));
+    (percent_encoding::percent_decode_str(first).decode_utf8_lossy().to_lowercase(), behind)
 }

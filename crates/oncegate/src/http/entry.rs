@@ -1,6 +1,6 @@
-//! What stands before a handler: its caller is known and may call it, a repeat is told from a first call, and whatever
-//! is answered is counted. One step instead of a layer for each, because every layer costs memory and a call of its own
-//! for every request.
+//! What stands before a handler: its caller is known and may call it, a repeat is told from a first call, and
+//! whatever is answered is counted. One step instead of a layer for each, because every layer costs memory and a call
+//! of its own for every request.
 
 use std::pin::Pin;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Failed authentications by address: after some of them an address is told to wait, a little longer each time, and the
-//! audit gets one row per address and hour.
+//! Failed authentications by address: after some of them an address is told to wait, a little longer each time, and
+//! the audit gets one row per address and hour.
 //!
 //! Tokens have 192 random bits, so nobody guesses one; this is against noise. A token that is good is never refused
 //! for what others did from the same address: it is looked up first.

@@ -12,8 +12,8 @@ use super::problem::Problem;
 /// Reads `name=value&…`. Nobody can tell which of two values is meant; where that must not matter, the first counts.
 ///
 /// # Errors
-/// Read strictly: a pair is no text, a field is given twice and differs, or there are too many. Read leniently: never;
-/// a broken text is taken as far as it goes, and what cannot be understood at all is left out.
+/// Read strictly: a pair is no text, a field is given twice and differs, or there are too many. Read leniently:
+/// never; a broken text is taken as far as it goes, and what cannot be understood at all is left out.
 pub(crate) fn read(bytes: &[u8], reading: Reading) -> Result<Map<String, Value>, Problem> {
     let mut fields = Map::new();
     let pairs = bytes.split(|b| *b == b'&').filter(|pair| !pair.is_empty());

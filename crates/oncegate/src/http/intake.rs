@@ -9,7 +9,9 @@ use oncegate_core::decide::StopReason;
 use oncegate_core::key::{IdempotencyKey, RecordName};
 use oncegate_core::limits;
 use oncegate_core::time::Timestamp;
-use oncegate_core::webhook::{self, Answer, Headers, NoIdentity, Provider, Reading as Read, SignatureError};
+use oncegate_core::webhook::{
+    self, Answer, Headers, Kept, NoIdentity, Provider, Reading as Read, SignatureError,
+};
 use oncegate_store::api::{AdmitCall, AdmitEvent, Admitted, DeliveryRow, Release, UnverifiedCall};
 use oncegate_store::people::{Write, Written};
 use serde_json::{Value, json};
@@ -152,12 +154,11 @@ impl Arrived {
         }
     }
 
-    /// The head as it is stored.
-    fn head(&self, state: &AppState, source: &Source, of_batch: bool) -> String {
+    /// Head and body as they are stored.
+    fn kept(&self, state: &AppState, source: &Source, why: Kept) -> (String, Vec<u8>) {
         let secret = state.gate.store().secret();
-        let mut head = source.provider.stored_head(&self.request(), &self.path, &source.trust, secret);
-        head.extend(of_batch.then(|| (webhook::STORED_PART.to_owned(), String::new())));
-        json!(head).to_string()
+        let (head, body) = source.provider.kept(&self.request(), &self.path, &source.trust, secret, why);
+        (json!(head).to_string(), body)
     }
 }
 
@@ -176,10 +177,9 @@ fn judge(state: &AppState, source: &Source, arrived: Arrived) -> Verdict {
         Read::Handshake(answer) => Verdict::Handshake(answer),
         Read::Events(events) => {
             let answer = provider.acknowledgement(&arrived.request());
-            let head = arrived.head(state, source, events.iter().any(|event| event.of_batch));
-            let stored = provider.stored_body(&arrived.request());
-            let Arrived { address, headers, .. } = arrived;
-            let call = admit_call(state, &address.name, source, &headers, (head, stored), events);
+            let of_batch = events.iter().any(|event| event.of_batch);
+            let kept = arrived.kept(state, source, Kept::Verified { of_batch });
+            let call = admit_call(state, source, &arrived.address.name, &arrived.request(), kept, events);
             Verdict::Events { call: Box::new(call), answer }
         }
     }
@@ -224,9 +224,9 @@ fn acknowledged(admitted: &[Admitted]) -> Value {
 
 fn admit_call(
     state: &AppState,
-    name: &str,
     source: &Source,
-    headers: &Headers,
+    name: &str,
+    request: &webhook::Request<'_>,
     (head, body): (String, Vec<u8>),
     events: Vec<webhook::Event>,
 ) -> AdmitCall {
@@ -240,8 +240,9 @@ fn admit_call(
             });
             let about = event.about.map(|subject| subject.print(secret, source.workspace));
             let (identity, record) = identified(event.identity, &event.payload, template.as_deref());
-            let other_environment = elsewhere(source, headers, &event.payload);
-            let (fingerprint, json, dated) = (event.fingerprint, event.payload.to_string(), event.dated);
+            let other_environment = elsewhere(source, request.headers, &event.payload);
+            let json = source.provider.scrubbed(event.payload.to_string(), request, &source.trust);
+            let (fingerprint, dated) = (event.fingerprint, event.dated);
             let delivery_id = event.delivery_id;
             AdmitEvent {
                 identity,
@@ -295,13 +296,12 @@ fn record(template: &str, payload: &Value) -> Result<RecordName, String> {
 }
 
 async fn keep_unverified(state: &AppState, source: &Source, arrived: &Arrived, mut reason: String) {
-    let mut body = source.provider.stored_unverified(&arrived.request());
+    let (head, mut body) = arrived.kept(state, source, Kept::Unverified);
     if body.len() > limits::UNVERIFIED_BODY_BYTES_MAX {
         reason = format!("{reason} (the body of {} bytes was not kept)", body.len());
         body = vec![];
     }
     let name = &arrived.address.name;
-    let head = arrived.head(state, source, false);
     source.recents.unverified(&head, &body, &reason, arrived.now);
     let call = UnverifiedCall {
         workspace: source.workspace,
@@ -378,6 +378,10 @@ fn released(state: &AppState, row: &DeliveryRow, source: &Source) -> Result<Admi
     if let Some(why) = events.iter().find_map(|e| elsewhere(source, &headers, &e.payload)) {
         return Err(Problem::invalid_field(format!("it still is of another environment: {why}")));
     }
-    let head = row.headers.clone().unwrap_or_default();
-    Ok(admit_call(state, &row.source, source, &headers, (head, body), events))
+    let of_batch = events.iter().any(|event| event.of_batch);
+    let secret = state.gate.store().secret();
+    let path = headers.stored_path().unwrap_or_default();
+    let (head, body) =
+        source.provider.kept(&request, path, &source.trust, secret, Kept::Verified { of_batch });
+    Ok(admit_call(state, source, &row.source, &request, (json!(head).to_string(), body), events))
 }

@@ -196,8 +196,9 @@ impl Lately {
                 count("rejected")
             ));
         }
-        if count("unverified") > 0 && count("accepted") + count("duplicate") == 0 {
-            hints.push("nothing that came was believed: check the secret, and public_url".to_owned());
+        let believed = self.counts.iter().any(|(verdict, _)| *verdict != "unverified");
+        if count("unverified") > 0 && !believed {
+            hints.push("nothing that came was believed; the rejected list says why".to_owned());
         }
         hints
     }

@@ -1,5 +1,5 @@
-//! The one table of every address this server answers at, with what each needs. The router is made of it, and the tests
-//! walk along it.
+//! The one table of every address this server answers at, with what each needs. The router is made of it, and the
+//! tests walk along it.
 
 use std::sync::Arc;
 
@@ -160,12 +160,9 @@ pub(crate) fn routes(metrics_public: bool) -> Vec<Route> {
         post("/v1/claims/{id}/done", Needs::ClaimToken, finish::done),
         post("/v1/claims/{id}/error", Needs::ClaimToken, finish::error),
         post("/v1/claims/{id}/heartbeat", Needs::ClaimToken, finish::heartbeat),
-        post("/in/{source}", Needs::Signature, intake::deliver),
-        post("/in/{workspace}/{source}", Needs::Signature, intake::deliver),
-        post("/in/{workspace}/{source}/{secret}", Needs::Signature, intake::deliver),
-        get("/in/{source}", Needs::Signature, intake::greet),
-        get("/in/{workspace}/{source}", Needs::Signature, intake::greet),
-        get("/in/{workspace}/{source}/{secret}", Needs::Signature, intake::greet),
+        // One address: what stands behind a source's name may be anything, and is never 404.
+        post("/in/{*source}", Needs::Signature, intake::deliver),
+        get("/in/{*source}", Needs::Signature, intake::greet),
         get("/openapi.json", Needs::Nothing, openapi::openapi),
         get("/healthz", Needs::Nothing, health::healthz),
         get("/readyz", Needs::Nothing, health::readyz),

@@ -82,8 +82,8 @@ fn connections_max() -> usize {
     files.saturating_sub(limits::FILES_KEPT).max(files / 4).clamp(1, limits::CONNECTIONS_MAX)
 }
 
-/// Answers until it is told to stop; then takes no more connections and ends with the last request. Ended from outside
-/// it cuts what is left.
+/// Answers until it is told to stop; then takes no more connections and ends with the last request. Ended from
+/// outside it cuts what is left.
 pub(crate) async fn run(
     listener: TcpListener,
     router: Router,

@@ -51,8 +51,8 @@ pub(crate) fn request_id() -> Option<String> {
     ID.try_with(|id| id.to_str().ok().map(str::to_owned)).ok().flatten()
 }
 
-/// What every answer gets, whoever makes it. `route` is the template of its address; `None`: what the router found, if
-/// it found one.
+/// What every answer gets, whoever makes it. `route` is the template of its address; `None`: what the router found,
+/// if it found one.
 pub(crate) async fn watched(
     state: &AppState,
     route: Option<&'static str>,

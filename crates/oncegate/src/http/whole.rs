@@ -1,5 +1,6 @@
-//! Work that is done to its end although whoever asked for it hangs up. The request of a caller that is gone is dropped
-//! wherever it stands: between what was written and what this process must make of it, that would part the two.
+//! Work that is done to its end although whoever asked for it hangs up. The request of a caller that is gone is
+//! dropped wherever it stands: between what was written and what this process must make of it, that would part the
+//! two.
 
 use super::problem::Problem;
 

@@ -118,7 +118,7 @@ fn refused(why: &str, (name, said): (String, Said)) {
 fn addresses(api: &Client, held: &Held) -> Vec<(String, RequestBuilder)> {
     let mut all = vec![];
     for (method, path, needs) in oncegate::routes() {
-        let url = path.replace("{workspace}/{source}", "acme/forms").replace("{source}", "orders");
+        let url = path.replace("{*source}", "acme/forms").replace("{source}", "orders");
         let url = url.replace("{id}", &held.beat.claim_id).replace("{name}", "story");
         let mut request = api.request(Method::from_bytes(method.as_bytes()).unwrap(), &url);
         let body = match needs {

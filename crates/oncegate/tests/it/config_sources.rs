@@ -57,6 +57,10 @@ fn of_particular_providers() {
             ("provider: meta, secret: env:HOOK, verify_token: ^s3cret", "must not stand in this file"),
             ("provider: salesforce, secret: env:URL, organization: ^00D1", "an id of 15 or 18 characters"),
             ("provider: stripe, secret: env:HOOK, organization: ^00D000000000001", "only for salesforce"),
+            (
+                "provider: mailgun, secret: env:HOOK, repeat: ^{ fields: [a], within: 1m }",
+                "a token is good for one event",
+            ),
         ],
     );
     let told = read(&source("provider: meta, secret: env:HOOK")).unwrap_err().to_string();

@@ -93,11 +93,11 @@ fn one(screen: &Screen, answer: &Answer) -> String {
     let row = &answer.body;
     let dim = |word: &str| screen.paint(Style::Dim, &format!("{word:<10}"));
     let proved = match row["signed"] == true {
-        true => "by their signature".to_owned(),
-        false => screen.paint(Style::Yellow, "unsigned: by the secret that they show"),
+        true => "proved by their signature".to_owned(),
+        false => screen.paint(Style::Yellow, "not proved: whoever knows the secret is believed"),
     };
     let mut page = format!(
-        "  {}\n  {}{}\n  {}{}, proved {proved}\n  {}{}\n",
+        "  {}\n  {}{}\n  {}{}, {proved}\n  {}{}\n",
         screen.paint(Style::Bold, &text(row, "source")),
         dim("address"),
         text(row, "address"),

@@ -191,8 +191,11 @@ async fn sample(args: &Preview) -> Result<(Sample, Option<String>), Failure> {
         (text, None) => text.unwrap_or_default().as_bytes().to_vec(),
     };
     if body.is_empty() {
-        let why = "has no body any more: it was released, or only counted";
-        return Err(Failure::new(Exit::Refused, format!("delivery {number} {why}")));
+        let told = match args.delivery {
+            Some(_) => format!("delivery {number} has no body any more: it was released, or only counted"),
+            None => format!("request {number} has no body: it was empty, or too large to be kept in memory"),
+        };
+        return Err(Failure::new(Exit::Refused, told));
     }
     let kept: Vec<(String, String)> = serde_json::from_value(row["headers"].clone()).unwrap_or_default();
     let kept = kept.iter().map(|(name, value)| (name.as_str(), value.as_bytes()));

@@ -134,3 +134,82 @@ async fn one_bad_event_holds_up_no_other() {
     assert!(notes[0].contains("step 1 `send`") && notes[0].contains("422"), "{notes:?}");
     assert!(notes[1].contains("`payload.to` is undefined"), "{notes:?}");
 }
+
+const FORMS: &str = "
+automations:
+  welcome:
+    steps: [{ name: send, http: { url: '$RECEIVER/send' }, repeat: by_key }]
+sources:
+  forms: { provider: zapier, automation: welcome, secrets: [env:SHOWN, env:ODD], key: [id] }
+workspaces:
+  acme:
+    automations:
+      welcome:
+        steps: [{ name: send, http: { url: '$RECEIVER/acme' }, repeat: by_key }]
+    sources:
+      forms: { provider: zapier, automation: welcome, secret: env:SHOWN, key: [id] }
+";
+const SHOWN: &str = "a-secret-that-is-long";
+
+#[tokio::test]
+async fn a_known_source_is_found_however_its_address_is_written() {
+    let receiver = Receiver::start().await;
+    let gate =
+        Setup::new(FORMS, &receiver).var("SHOWN", SHOWN).var("ODD", "an/odd+secret/of-ours").start().await;
+    let mut effects = 0;
+    for path in [
+        format!("forms?k={SHOWN}"),
+        format!("forms/?k={SHOWN}"),
+        format!("forms/{SHOWN}"),
+        format!("forms/{SHOWN}/"),
+        format!("forms//{SHOWN}"),
+        format!("/forms?secret={SHOWN}"),
+        format!("Forms?k={SHOWN}"),
+        format!("%66orms?k={SHOWN}"),
+        "forms/an/odd+secret/of-ours".to_owned(),
+        "forms?k=an/odd+secret/of-ours".to_owned(),
+        "forms?k=an%2Fodd%2Bsecret%2Fof-ours".to_owned(),
+        format!("acme/forms/{SHOWN}"),
+        format!("ACME//forms/?k={SHOWN}"),
+    ] {
+        effects += 1;
+        let body = json!({ "id": effects }).to_string();
+        let said =
+            gate.api.deliver(&path, &Signed::with(&[("content-type", "application/json")], body)).await;
+        assert_eq!(said.ok()["status"], "accepted", "{path}");
+    }
+    for path in ["forms", "forms/", "forms/x", "forms/a/b/c", "forms?k=guess", "acme/forms/x"] {
+        let body = json!({ "id": 99 }).to_string();
+        let said = gate.api.deliver(path, &Signed::with(&[("content-type", "application/json")], body)).await;
+        said.problem(401, "invalid_signature");
+    }
+    for path in ["form", "acme/form", "acme", "nobody/forms"] {
+        let said = gate.api.deliver(path, &Signed::with(&[], "{}")).await;
+        let problem = said.problem(404, "unknown_source");
+        assert!(problem["detail"].as_str().unwrap().contains("oncegate.yaml"), "{problem}");
+    }
+    receiver.got("/send", effects - 2).await;
+    receiver.got("/acme", 2).await;
+    let stored = gate.api.get("/v1/rejected").await.ok().to_string();
+    assert!(!stored.contains("guess"), "{stored}");
+}
+
+#[tokio::test]
+async fn a_guess_does_not_stand_in_the_way_of_a_genuine_request_with_its_body() {
+    let receiver = Receiver::start().await;
+    let mut gate =
+        Setup::new(FORMS, &receiver).var("SHOWN", SHOWN).var("ODD", "some-older-secret").start().await;
+    let body = json!({ "id": 1 }).to_string();
+    for secret in ["a-guess-of-somebody", "the-secret-of-tomorrow", "the-secret-of-tomorrow"] {
+        let signed =
+            Signed::with(&[("content-type", "application/json"), ("X-Shared-Secret", secret)], body.as_str());
+        gate.api.deliver("forms", &signed).await.problem(401, "invalid_signature");
+    }
+    let rows = gate.api.rejected().await;
+    assert_eq!(rows.len(), 2, "{rows:?}");
+    gate.set_var("SHOWN", "the-secret-of-tomorrow");
+    gate.restart().await;
+    gate.api.release(&rows[1]["id"]).await.problem(401, "invalid_signature");
+    assert_eq!(gate.api.release(&rows[0]["id"]).await.ok()["status"], "accepted");
+    receiver.got("/send", 1).await;
+}
