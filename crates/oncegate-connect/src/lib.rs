@@ -1,4 +1,4 @@
-//! The only place from which oncegate calls the outside world over HTTP.
+//! The only place from which oncegate calls the outside world: over HTTP, and by mail.
 //!
 //! One [`Caller::call`] is at most one request on the wire, and its [`CallOutcome`] says what is known about
 //! the *effect*: done, surely not done, or not known. Nothing retries underneath (DESIGN §6): whoever calls
@@ -14,6 +14,7 @@ mod allow;
 mod caller;
 pub mod classify;
 mod guard;
+mod mail;
 mod once_body;
 mod outcome;
 mod own_gate;
@@ -24,6 +25,7 @@ pub use address::not_public;
 pub use allow::{AllowanceError, PrivateAllowance};
 pub use caller::{Caller, Options, SetupError};
 pub use guard::Refusal;
+pub use mail::{Mailer, OutgoingMail, Security, Smtp, mailbox};
 pub use outcome::{Answer, CallOutcome, Failure};
 pub use own_gate::{certificate_life, gate_client, outside_client};
 pub use request::OutgoingRequest;

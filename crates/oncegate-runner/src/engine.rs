@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use oncegate_connect::Caller;
+use oncegate_connect::{Caller, Mailer};
 use oncegate_core::key::{AutomationName, ClaimRef, Workspace};
 use oncegate_core::limits;
 use oncegate_core::notice::{self, NoticeKind};
@@ -26,6 +26,8 @@ pub struct Options {
     pub base_url: String,
     /// How outside calls are made.
     pub caller: Caller,
+    /// How mails are sent, if a server for them is declared.
+    pub mailer: Option<Mailer>,
 }
 
 /// The running loops.
@@ -54,6 +56,7 @@ impl Engine {
         let worker = Worker {
             gate: Arc::clone(&gate),
             caller: options.caller,
+            mailer: options.mailer,
             base_url: options.base_url.trim_end_matches('/').into(),
         };
         let work = tokio::spawn(work(worker, options.concurrency.max(1), stopped.clone()));

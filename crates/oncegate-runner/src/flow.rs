@@ -40,6 +40,8 @@ pub enum Action {
     Forward(ForwardStep),
     /// Tells people in a chat.
     Message(MessageStep),
+    /// Sends a mail.
+    Email(EmailStep),
     /// Does nothing for a while. Nobody works meanwhile, and a restart does not shorten it.
     Wait(Wait),
 }
@@ -53,6 +55,23 @@ pub struct MessageStep {
     pub url: String,
     /// Template; what comes from outside is told letter by letter, never as markup.
     pub text: String,
+}
+
+/// A mail whose parts are templates.
+#[derive(Clone, Debug)]
+pub struct EmailStep {
+    /// Who sends it.
+    pub from: String,
+    /// Who gets it: each is one address.
+    pub to: Vec<String>,
+    /// Where answers go.
+    pub reply_to: Option<String>,
+    /// One line.
+    pub subject: String,
+    /// For everybody.
+    pub text: String,
+    /// For those who can show it; what comes from outside is no markup there.
+    pub html: Option<String>,
 }
 
 /// Where people chat.

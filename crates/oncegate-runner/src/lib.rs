@@ -12,6 +12,7 @@ pub mod gatekeeper;
 mod held;
 mod message;
 pub mod nudger;
+mod outside;
 mod render;
 mod request;
 mod waiters;

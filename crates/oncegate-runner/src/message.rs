@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use oncegate_connect::{CallOutcome, Failure, OutgoingRequest};
+use oncegate_connect::{CallOutcome, Failure, OutgoingMail, OutgoingRequest, mailbox};
 use serde_json::{Value, json};
 
-use crate::flow::{Chat, MessageStep};
+use crate::flow::{Chat, EmailStep, MessageStep};
 use crate::render::{self, RenderError};
 
 /// Longest text, in characters: Slack cuts what is longer.
@@ -21,7 +21,8 @@ pub(crate) fn message_request(
     key: String,
 ) -> Result<OutgoingRequest, RenderError> {
     let url = render::url("url", &message.url, world)?;
-    let text = render::text("text", &message.text, &told_plainly(world, message.chat))?;
+    let escaped = |text: &str| escaped(text, message.chat);
+    let text = render::text("text", &message.text, &told_plainly(world, &escaped))?;
     let too_long = |size: usize, max: usize, of: &str| {
         RenderError::of("text", format!("{size} {of} are more than a message may have ({max}); shorten it"))
     };
@@ -61,21 +62,21 @@ fn card(text: &str) -> Value {
 
 /// What came from outside, with everything escaped that a chat would take for markup: a form's answer must not call
 /// the whole channel. The template's own markup stays.
-fn told_plainly(world: &Value, chat: Chat) -> Value {
+fn told_plainly(world: &Value, escaped: &dyn Fn(&str) -> String) -> Value {
     let mut told = world.clone();
     for member in ["payload", "steps", "idempotency_key"] {
         if let Some(value) = told.get_mut(member) {
-            escape(value, chat);
+            escape(value, escaped);
         }
     }
     told
 }
 
-fn escape(value: &mut Value, chat: Chat) {
+fn escape(value: &mut Value, escaped: &dyn Fn(&str) -> String) {
     match value {
-        Value::String(text) => *text = escaped(text, chat),
-        Value::Array(items) => items.iter_mut().for_each(|item| escape(item, chat)),
-        Value::Object(members) => members.values_mut().for_each(|member| escape(member, chat)),
+        Value::String(text) => *text = escaped(text),
+        Value::Array(items) => items.iter_mut().for_each(|item| escape(item, escaped)),
+        Value::Object(members) => members.values_mut().for_each(|member| escape(member, escaped)),
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }
@@ -88,6 +89,31 @@ fn escaped(text: &str, chat: Chat) -> String {
             text.chars().flat_map(|c| markup(c).then_some('\\').into_iter().chain([c])).collect()
         }
     }
+}
+
+pub(crate) fn mail(email: &EmailStep, world: &Value, key: String) -> Result<OutgoingMail, RenderError> {
+    let address = |place: &str, template: &str| {
+        let text = render::text(place, template, world)?;
+        mailbox(&text).map_err(|why| RenderError::of(place, why))
+    };
+    // A line break would end the header that it stands in.
+    let subject = render::text("subject", &email.subject, world)?;
+    let subject = subject.split(char::is_control).collect::<Vec<_>>().join(" ").trim().to_owned();
+    let html = |template: &String| render::text("html", template, &told_plainly(world, &in_html));
+    Ok(OutgoingMail {
+        from: address("from", &email.from)?,
+        to: email.to.iter().map(|to| address("to", to)).collect::<Result<_, _>>()?,
+        reply_to: email.reply_to.as_ref().map(|to| address("reply_to", to)).transpose()?,
+        subject,
+        text: render::text("text", &email.text, world)?,
+        html: email.html.as_ref().map(html).transpose()?,
+        idempotency_key: key,
+    })
+}
+
+fn in_html(text: &str) -> String {
+    let meant = [("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ("\"", "&quot;"), ("'", "&#39;")];
+    meant.iter().fold(text.to_owned(), |text, (mark, meant)| text.replace(mark, meant))
 }
 
 /// A Teams connector that has had enough says so in an answer of 200.

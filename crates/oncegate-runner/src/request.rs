@@ -1,12 +1,27 @@
 //! What a step sends and what its templates see: requests made from the payload and the answers before it.
 
-use oncegate_connect::OutgoingRequest;
+use oncegate_connect::{OutgoingMail, OutgoingRequest};
 use oncegate_store::api::{StepCall, StepOutcome, Work};
 use serde_json::{Map, Value, json};
 
 use crate::flow::{Action, Body, Flow, ForwardStep, HeaderText, HttpStep, Step};
 use crate::render::{self, RenderError};
 use crate::worker::{Attempt, Worker};
+
+/// What a step is about to send.
+pub(crate) enum Outgoing {
+    Request(OutgoingRequest),
+    Mail(OutgoingMail),
+}
+
+impl Outgoing {
+    pub(crate) fn key(&self) -> &str {
+        match self {
+            Self::Request(request) => &request.idempotency_key,
+            Self::Mail(mail) => &mail.idempotency_key,
+        }
+    }
+}
 
 pub(crate) fn http_request(
     http: &HttpStep,
@@ -123,7 +138,7 @@ pub(crate) fn result_of(step: &Step, call: &StepCall) -> Option<String> {
     if matches!(step.action, Action::Forward(_)) {
         return Some(json!({ "handed_over": true, "status": call.status }).to_string());
     }
-    if matches!(step.action, Action::Message(_)) {
+    if matches!(step.action, Action::Message(_) | Action::Email(_)) {
         return None;
     }
     let answer = call.answer.as_deref()?;

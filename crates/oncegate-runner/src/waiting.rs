@@ -1,5 +1,5 @@
-//! The step `wait`: when it began is written down like a call, so neither a restart nor another node begins it anew,
-//! and nobody works meanwhile.
+//! Whether a step's time has come: `when`, and the step `wait`. When a wait began is written down like a call, so
+//! neither a restart nor another node begins it anew, and nobody works meanwhile.
 
 use oncegate_core::finish::Call;
 use oncegate_core::time::Timestamp;
@@ -77,6 +77,11 @@ impl Worker {
         };
         self.patiently(|| store.end_step(end.clone())).await
     }
+}
+
+/// Whether a step is meant for this event.
+pub(crate) fn holds(step: &Step, world: &Value) -> Result<bool, RenderError> {
+    step.when.as_deref().map_or(Ok(true), |when| render::holds("when", when, world))
 }
 
 fn instant(template: &str, world: &Value) -> Result<Timestamp, RenderError> {

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use oncegate_connect::{CallOutcome, Caller, Failure, OutgoingRequest};
+use oncegate_connect::{CallOutcome, Caller, Failure, Mailer};
 use oncegate_core::claim::{Claim, Holder, State};
 use oncegate_core::decide::{Decision, Request, Start};
 use oncegate_core::finish::{Answer, Call, Failed};
@@ -24,9 +24,9 @@ use crate::flow::{Action, Flow, ForwardStep, Repeat, Step, Until};
 use crate::gatekeeper::Gatekeeper;
 use crate::held::HeldAttempts;
 use crate::message;
-use crate::render::{self, RenderError};
-use crate::request::{forward_request, http_request, payload_of, result_of, shown_url, world};
-use crate::waiting::{self, Waited};
+use crate::render::RenderError;
+use crate::request::{Outgoing, forward_request, http_request, payload_of, result_of, shown_url, world};
+use crate::waiting::{self, Waited, holds};
 
 /// The runner's name in the history.
 pub(crate) const ACTOR: &str = "runner";
@@ -36,6 +36,7 @@ pub(crate) const ACTOR: &str = "runner";
 pub(crate) struct Worker {
     pub(crate) gate: Arc<Gatekeeper>,
     pub(crate) caller: Caller,
+    pub(crate) mailer: Option<Mailer>,
     /// Where call-back URLs point to, without a slash at the end.
     pub(crate) base_url: Arc<str>,
 }
@@ -323,7 +324,7 @@ impl Worker {
         attempt: &Attempt,
         step: &Step,
         number: usize,
-        request: &OutgoingRequest,
+        outgoing: &Outgoing,
     ) -> Result<Next, StoreError> {
         let store = self.gate.store();
         if hands_over(step) {
@@ -332,12 +333,15 @@ impl Worker {
                 return Ok(Next::Leave);
             }
         }
-        let target = format!("{} {}", request.method, shown_url(&request.url, step.secret_url));
+        let target = match (outgoing, &self.mailer) {
+            (Outgoing::Request(r), _) => format!("{} {}", r.method, shown_url(&r.url, step.secret_url)),
+            (Outgoing::Mail(_), mailer) => mailer.as_ref().map(Mailer::target).unwrap_or_default(),
+        };
         let begin = StepBegin {
             id: attempt.id,
             fence: attempt.fence,
             step: step.name.clone(),
-            idempotency_key: request.idempotency_key.clone(),
+            idempotency_key: outgoing.key().to_owned(),
             target: target.clone(),
         };
         let began = self.patiently(|| async {
@@ -354,11 +358,7 @@ impl Worker {
             return self.not_sent(attempt, step, call, stood).await;
         }
         let sent_at = store.now().wall;
-        let outcome = self.caller.call(request, sent_at).await;
-        let outcome = match &step.action {
-            Action::Message(message) => message::judged(message, &request.url, outcome),
-            Action::Http(_) | Action::Forward(_) | Action::Wait(_) => outcome,
-        };
+        let outcome = self.call(step, outgoing, sent_at).await;
         failpoint::hit("step.answered");
         let (known, status, answer, note) = match &outcome {
             CallOutcome::Succeeded { status, answer } => {
@@ -391,7 +391,7 @@ impl Worker {
                 step: step.name.clone(),
                 attempt: attempt.fence.attempt,
                 resets: attempt.claim.resets,
-                idempotency_key: request.idempotency_key.clone(),
+                idempotency_key: outgoing.key().to_owned(),
                 target,
                 sent_at,
                 outcome: known,
@@ -429,7 +429,7 @@ impl Worker {
         work: &Work,
         world: &Value,
         attempt: &Attempt,
-    ) -> Result<OutgoingRequest, RenderError> {
+    ) -> Result<Outgoing, RenderError> {
         // An effect that is wanted anew is another one to its receivers: under the old key they would answer as
         // before and do nothing.
         let key =
@@ -438,11 +438,12 @@ impl Worker {
             Action::Http(http) => http_request(http, work, world, key)?,
             Action::Forward(forward) => forward_request(forward, world, key)?,
             Action::Message(message) => message::message_request(message, world, key)?,
+            Action::Email(email) => return message::mail(email, world, key).map(Outgoing::Mail),
             // Waits are seen to before.
             Action::Wait(_) => return Err(RenderError::of("wait", "nothing is sent by it".to_owned())),
         };
         request.timeout = step.timeout;
-        Ok(request)
+        Ok(Outgoing::Request(request))
     }
 }
 
@@ -477,11 +478,6 @@ fn renamed(flow: &Flow, calls: &[StepCall], resets: u32) -> Option<Call> {
 
 /// A receiver that says "come back at once" after refusing is not believed: its clock may be behind ours.
 const THROTTLE_FLOOR: Duration = Duration::from_secs(1);
-
-/// Whether a step is meant for this event.
-fn holds(step: &Step, world: &Value) -> Result<bool, RenderError> {
-    step.when.as_deref().map_or(Ok(true), |when| render::holds("when", when, world))
-}
 
 fn hands_over(step: &Step) -> bool {
     matches!(step.action, Action::Forward(ForwardStep { until: Until::Finished, .. }))

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use oncegate_connect::Caller;
+use oncegate_connect::{Caller, Mailer};
 use oncegate_core::access::WorkspaceName;
 use oncegate_core::key::{AutomationName, sha256};
 use oncegate_core::secret::Secret;
@@ -70,6 +70,9 @@ pub enum StartError {
     /// The HTTP client.
     #[error("cannot make outside calls: {0}")]
     Caller(String),
+    /// The mail server's certificate could never be checked.
+    #[error("mails cannot be sent: {0}; check `smtp` in oncegate.yaml")]
+    Mail(String),
     /// A step whose calls would be refused.
     #[error("automation `{automation}`, step `{step}`: {message}")]
     Target {
@@ -127,6 +130,7 @@ pub async fn start(options: Options) -> Result<Running, StartError> {
         workspaces,
         trusted_proxies,
         allow_private: _,
+        mail,
         concurrency,
         backup,
         metrics_public,
@@ -173,6 +177,7 @@ pub async fn start(options: Options) -> Result<Running, StartError> {
              is sent is not encrypted; set public_url in oncegate.yaml and put a TLS proxy in front"
         );
     }
+    let mailer = mail.map(|server| Mailer::new(server.smtp)).transpose().map_err(StartError::Mail)?;
     let base_url = public_url.unwrap_or_else(|| format!("http://{address}"));
     let gate = Arc::new(Gatekeeper::new(store, book, options.clock));
     gate.hello().await?;
@@ -182,6 +187,7 @@ pub async fn start(options: Options) -> Result<Running, StartError> {
             concurrency: concurrency.unwrap_or(CONCURRENCY),
             base_url: base_url.clone(),
             caller,
+            mailer,
         },
     );
     let (stop, stopped) = watch::channel(false);
@@ -237,7 +243,7 @@ pub fn caller(config: &Config) -> Result<Caller, StartError> {
                 Action::Http(http) => &http.url,
                 Action::Forward(forward) => &forward.url,
                 Action::Message(message) => &message.url,
-                Action::Wait(_) => continue,
+                Action::Email(_) | Action::Wait(_) => continue,
             };
             // What a template becomes is known only when it runs.
             if url.contains("{{") || url.contains("{%") {

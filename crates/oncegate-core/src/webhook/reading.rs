@@ -359,8 +359,8 @@ fn of_itself(word: &str) -> Part {
     Part::Value(Folded { folded: word.to_owned(), shown: word.to_owned() })
 }
 
-/// A variable that the sender never filled in (`{{executionId}}`): the same for all its events.
+/// A variable that the sender never filled in (`{{executionId}}`, `row-{{id}}`): the same for all its events.
 fn is_placeholder(text: &str) -> bool {
-    let text = text.trim();
-    text.len() > 4 && text.starts_with("{{") && text.ends_with("}}")
+    let open = text.find("{{").map(|at| at + 2);
+    open.is_some_and(|at| text[at..].find("}}").is_some_and(|end| !text[at..at + end].trim().is_empty()))
 }

@@ -49,11 +49,8 @@ impl Rules for Salesforce {
         Ok(())
     }
 
-    /// A list of notifications, each with what it needs to know of its message. Stored ones are such JSON already.
+    /// A list of notifications, each with what it needs to know of its message.
     fn body(&self, req: &Request<'_>) -> Body {
-        if matches!(req.body.first(), Some(b'{' | b'[')) {
-            return Body::json(req.body);
-        }
         match soap::read(req.body).and_then(|envelope| notifications(&envelope)) {
             Ok(events) => Body::of(Value::Array(events)),
             Err(why) => {

@@ -112,8 +112,7 @@ pub enum SignatureError {
     },
     /// A sender that signs nothing shows no secret.
     #[error(
-        "the request shows no secret; this provider signs nothing, so put the source's secret into the address or a \
-         header of the sender: {place}"
+        "the request shows no secret; this provider signs nothing, so have the sender show the source's: {place}"
     )]
     NoSharedSecret {
         /// Where it is looked for.

@@ -148,7 +148,12 @@ pub(super) fn same(one: &[u8], other: &[u8]) -> bool {
 
 fn shared_secret(req: &Request<'_>, trust: &Trust) -> Result<(), SignatureError> {
     let place = trust.secret_in.as_ref();
-    let told = || place.map_or_else(|| SignatureError::USUAL_PLACES.to_owned(), |place| format!("`{place}`"));
+    let told = || match place {
+        None => SignatureError::USUAL_PLACES.to_owned(),
+        Some(SecretPlace::Query(name)) => format!("`?{name}=SECRET` in the address"),
+        Some(SecretPlace::Path) => "`/SECRET` at the end of the path".to_owned(),
+        Some(SecretPlace::Header(name)) => format!("the header `{name}`"),
+    };
     let shown = shown(req, place);
     if shown.is_empty() {
         return Err(SignatureError::NoSharedSecret { place: told() });

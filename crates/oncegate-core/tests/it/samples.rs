@@ -1,7 +1,7 @@
 //! Every sample gets the verdict, the keys, the answer and the fingerprint that its file prescribes.
 
 use oncegate_core::webhook::{
-    EventRules, Kept, NoIdentity, Provider, Reading, Request, SecretError, SignatureError,
+    EventRules, Headers, Kept, NoIdentity, Provider, Reading, Request, SecretError, SignatureError,
 };
 use serde_json::Value;
 
@@ -160,6 +160,23 @@ fn what_has_no_key_is_told_why() {
     let key = Some(vec!["execution".parse().unwrap()]);
     let Reading::Events(events) = s.read_by(&EventRules { key, ..EventRules::default() }) else { panic!() };
     assert!(matches!(&events[0].identity, Err(NoIdentity::Placeholder { .. })), "{events:?}");
+    for (key, is_one) in [
+        ("{{id}}", true),
+        ("row-{{ id }}", true),
+        ("{{1__id}}-x", true),
+        ("{{}}", false),
+        ("a}}{{b", false),
+        ("{id}", false),
+        ("plain", false),
+    ] {
+        let headers = Headers::new([("idempotency-key", key)]);
+        let req = Request::post("https://gate.example.com/in/x", &headers, b"{}");
+        let Reading::Events(events) = Provider::Zapier.read(&req, "x", &EventRules::default()) else {
+            panic!()
+        };
+        let refused = matches!(&events[0].identity, Err(NoIdentity::Placeholder { .. }));
+        assert_eq!(refused, is_one, "{key}: {:?}", events[0].identity);
+    }
 }
 
 #[test]

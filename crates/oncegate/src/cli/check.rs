@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use oncegate_core::webhook::SecretPlace;
+
 use super::term::table::{Cell, Column, Shrink, table};
 use super::term::text::clean;
 use super::term::{Screen, Style};
@@ -34,6 +36,16 @@ pub(super) fn run(args: &Args) -> Result<(), String> {
     Ok(())
 }
 
+/// What a sender that signs nothing has to put behind the address.
+fn shows(source: &Source) -> String {
+    match (source.provider.signs(), &source.trust.secret_in) {
+        (true, _) | (false, Some(SecretPlace::Header(_))) => String::new(),
+        (false, None) => "?k=SECRET".to_owned(),
+        (false, Some(SecretPlace::Query(name))) => format!("?{name}=SECRET"),
+        (false, Some(SecretPlace::Path)) => "/SECRET".to_owned(),
+    }
+}
+
 /// Where each source is reached, and what proves its senders.
 fn sources(config: &Config) -> Option<String> {
     let begins = config.public_url.as_deref().unwrap_or("https://YOUR-HOST");
@@ -52,7 +64,7 @@ fn sources(config: &Config) -> Option<String> {
                 (false, Some(place)) => (Style::Yellow, format!("unsigned: shows its secret in {place}")),
             };
             vec![
-                Cell::from(clean(&format!("{begins}/in/{name}"))),
+                Cell::from(clean(&format!("{begins}/in/{name}{}", shows(source)))),
                 Cell::from(source.provider.name()),
                 Cell::from(clean(source.automation.as_str())),
                 Cell::new(style, clean(&proof)),
@@ -60,7 +72,7 @@ fn sources(config: &Config) -> Option<String> {
         })
         .collect();
     let columns = [
-        Column::new("SENDS TO", Shrink::Middle),
+        Column::new("ADDRESS", Shrink::Middle),
         Column::new("PROVIDER", Shrink::Never),
         Column::new("RUNS", Shrink::End),
         Column::new("PROVED BY", Shrink::End),

@@ -15,6 +15,7 @@ use serde::{Deserialize, Deserializer};
 use serde_saphyr::{Location, Spanned};
 
 use super::json::Json;
+use super::mail::SmtpFile;
 use super::steps::StepFile;
 use crate::backups::Plan;
 
@@ -36,6 +37,8 @@ pub(super) struct File {
     pub(super) trusted_proxies: Vec<Spanned<String>>,
     #[serde(default)]
     pub(super) outgoing: OutgoingFile,
+    #[serde(default)]
+    pub(super) smtp: Option<SmtpFile>,
     #[serde(default)]
     pub(super) runner: RunnerFile,
     #[serde(default)]

@@ -5,6 +5,7 @@ mod file;
 mod hooks;
 mod identity;
 mod json;
+mod mail;
 mod secrets;
 mod sentence;
 mod slips;
@@ -30,6 +31,7 @@ use crate::backups::Plan;
 
 pub(crate) use sentence::nearest;
 
+pub use mail::MailServer;
 pub use secrets::{Environment, ProcessEnvironment};
 
 /// Everything that is declared.
@@ -45,6 +47,8 @@ pub struct Config {
     pub trusted_proxies: Vec<IpNet>,
     /// Private addresses that steps may call.
     pub allow_private: Vec<PrivateAllowance>,
+    /// The server that takes mails.
+    pub mail: Option<MailServer>,
     /// Claims worked on at the same time.
     pub concurrency: Option<usize>,
     /// When and where backups are made.
@@ -188,9 +192,14 @@ pub fn parse(text: &str, path: &Path, environment: &dyn Environment) -> Result<C
     })?;
     let base = path.parent().unwrap_or(Path::new("."));
     let secrets = secrets::Secrets { environment, base };
-    let has_public_url = file.public_url.is_some();
-    let default = declared(&file.sources, &file.automations, &secrets, has_public_url, &at)?;
-    let workspaces = workspaces::workspaces(&file.workspaces, &secrets, has_public_url, &at)?;
+    let mail = file.smtp.as_ref().map(|smtp| mail::server(smtp, &secrets, &at)).transpose()?;
+    let around = Around {
+        secrets: &secrets,
+        has_public_url: file.public_url.is_some(),
+        mail_from: mail.as_ref().map(|server| server.from.as_str()),
+    };
+    let default = declared(&file.sources, &file.automations, around, &at)?;
+    let workspaces = workspaces::workspaces(&file.workspaces, around, &at)?;
     let trusted_proxies = workspaces::networks(&file.trusted_proxies, &at)?;
     if let Some(url) = &file.public_url
         && let Some(why) = steps::wrong_url(&url.value)
@@ -210,10 +219,19 @@ pub fn parse(text: &str, path: &Path, environment: &dyn Environment) -> Result<C
         workspaces,
         trusted_proxies,
         allow_private: file.outgoing.allow_private,
+        mail,
         concurrency: file.runner.concurrency.map(|n| n.value),
         backup,
         metrics_public: file.metrics.public,
     })
+}
+
+/// What everything in the file may need to know of the rest of it.
+#[derive(Clone, Copy)]
+struct Around<'a> {
+    secrets: &'a secrets::Secrets<'a>,
+    has_public_url: bool,
+    mail_from: Option<&'a str>,
 }
 
 type At<'a> = &'a dyn Fn(serde_saphyr::Location, String) -> ConfigError;
@@ -221,26 +239,25 @@ type At<'a> = &'a dyn Fn(serde_saphyr::Location, String) -> ConfigError;
 fn declared(
     sources: &file::Members<file::SourceFile>,
     automations: &file::Members<file::AutomationFile>,
-    secrets: &secrets::Secrets<'_>,
-    has_public_url: bool,
+    around: Around<'_>,
     at: At<'_>,
 ) -> Result<Declared, ConfigError> {
-    let (declared, by_name) = (automations, self::automations(automations, secrets, at)?);
+    let (declared, by_name) = (automations, self::automations(automations, around, at)?);
     let renamed = renamed(declared, &by_name, at)?;
-    let sources = sources::sources(sources, secrets, &by_name, has_public_url, at)?;
+    let sources = sources::sources(sources, around, &by_name, at)?;
     Ok(Declared { sources, automations: by_name, renamed })
 }
 
 fn automations(
     file: &file::Members<file::AutomationFile>,
-    secrets: &secrets::Secrets<'_>,
+    around: Around<'_>,
     at: At<'_>,
 ) -> Result<HashMap<AutomationName, Automation>, ConfigError> {
     let mut automations = HashMap::new();
     for (name, declared) in file {
         let folded =
             AutomationName::try_from(name.value.as_str()).map_err(|e| at(name.referenced, e.to_string()))?;
-        let flow = steps::flow(&declared.steps, secrets, at)?;
+        let flow = steps::flow(&declared.steps, around, at)?;
         let policy = declared
             .policy()
             .map_err(|(place, message)| at(place, format!("automation `{}`: {message}", name.value)))?;
@@ -255,7 +272,7 @@ fn automations(
             flow: flow.map(Arc::new),
             record: declared.record.as_ref().map(|record| record.value.clone()),
             callers: Arc::new(identity::of_callers(declared, at)?),
-            retrigger: hooks::retrigger(declared, secrets, at)?,
+            retrigger: hooks::retrigger(declared, around.secrets, at)?,
         };
         if automations.insert(folded.clone(), automation).is_some() {
             return Err(at(

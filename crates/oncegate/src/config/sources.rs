@@ -7,7 +7,7 @@ use oncegate_core::webhook::{Provider, ProviderError, Trust};
 use oncegate_runner::book::Automation;
 use serde_saphyr::Spanned;
 
-use super::{At, ConfigError, Source, file, hooks, identity, secrets, sentence};
+use super::{Around, At, ConfigError, Source, file, hooks, identity, secrets, sentence};
 
 /// Shortest secret, in bytes, of a sender that signs nothing: it is all that stands between everybody and the
 /// automation.
@@ -15,9 +15,8 @@ const SHOWN_SECRET_BYTES_MIN: usize = 16;
 
 pub(super) fn sources(
     file: &file::Members<file::SourceFile>,
-    secrets: &secrets::Secrets<'_>,
+    around: Around<'_>,
     automations: &HashMap<AutomationName, Automation>,
-    has_public_url: bool,
     at: At<'_>,
 ) -> Result<HashMap<String, Source>, ConfigError> {
     let mut sources = HashMap::new();
@@ -38,7 +37,7 @@ pub(super) fn sources(
         if let Some(message) = leads_nowhere(&automation, automations) {
             return Err(at(declared.automation.referenced, format!("the source `{}` {message}", name.value)));
         }
-        if provider.signs_url() && !has_public_url {
+        if provider.signs_url() && !around.has_public_url {
             return Err(at(
                 declared.provider.referenced,
                 format!(
@@ -46,7 +45,7 @@ pub(super) fn sources(
                 ),
             ));
         }
-        let trust = trust(name, declared, &provider, secrets, at)?;
+        let trust = trust(name, declared, &provider, around.secrets, at)?;
         let key_fields = declared.key.as_ref();
         if key_fields.is_none_or(|key| key.value.is_empty())
             && (key_fields.is_some() || matches!(provider, Provider::Hmac(_)))

@@ -15,9 +15,10 @@ use serde_saphyr::Spanned;
 
 use super::file::Period;
 use super::json::Json;
+use super::mail::{self, EmailFile};
 use super::secrets::{self, Secrets};
 use super::template::Sees;
-use super::{At, ConfigError};
+use super::{Around, At, ConfigError};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -31,6 +32,8 @@ pub(super) struct StepFile {
     slack: Option<MessageFile>,
     #[serde(default)]
     teams: Option<MessageFile>,
+    #[serde(default)]
+    email: Option<EmailFile>,
     #[serde(default)]
     wait: Option<Spanned<WaitFile>>,
     #[serde(default)]
@@ -112,7 +115,7 @@ const TIMEOUT: (Duration, Duration, Duration) =
 
 pub(super) fn flow(
     declared: &[StepFile],
-    secrets: &Secrets<'_>,
+    around: Around<'_>,
     at: At<'_>,
 ) -> Result<Option<Flow>, ConfigError> {
     let all: Vec<&str> = declared.iter().map(|step| step.name.value.as_str()).collect();
@@ -137,7 +140,7 @@ pub(super) fn flow(
             ));
         }
         let before = all.get(..steps.len()).unwrap_or_default();
-        let step = one(step, Sees::Step { before, all: &all }, secrets, at)?;
+        let step = one(step, Sees::Step { before, all: &all }, around, at)?;
         let waits = matches!(step.action, Action::Forward(ForwardStep { until: Until::Finished, .. }));
         if waits && number < declared.len() {
             return Err(at(
@@ -154,13 +157,15 @@ pub(super) fn flow(
     Ok((!steps.is_empty()).then_some(Flow { steps }))
 }
 
-fn one(step: &StepFile, sees: Sees<'_>, secrets: &Secrets<'_>, at: At<'_>) -> Result<Step, ConfigError> {
+fn one(step: &StepFile, sees: Sees<'_>, around: Around<'_>, at: At<'_>) -> Result<Step, ConfigError> {
+    let secrets = around.secrets;
     let here = |message: String| at(step.name.referenced, format!("step `{}`: {message}", step.name.value));
     let declared = [
         ("http", step.http.is_some()),
         ("forward", step.forward.is_some()),
         ("slack", step.slack.is_some()),
         ("teams", step.teams.is_some()),
+        ("email", step.email.is_some()),
         ("wait", step.wait.is_some()),
     ];
     let declared: Vec<&str> = declared.iter().filter(|(_, is)| *is).map(|(name, _)| *name).collect();
@@ -175,6 +180,8 @@ fn one(step: &StepFile, sees: Sees<'_>, secrets: &Secrets<'_>, at: At<'_>) -> Re
         Action::Message(message(Chat::Slack, declared, sees, secrets, at)?)
     } else if let Some(declared) = &step.teams {
         Action::Message(message(Chat::Teams, declared, sees, secrets, at)?)
+    } else if let Some(declared) = &step.email {
+        Action::Email(mail::email(declared, around.mail_from, sees, at)?)
     } else if let Some(declared) = &step.wait {
         if step.repeat.is_some() || step.timeout.is_some() {
             return Err(here(
@@ -184,7 +191,7 @@ fn one(step: &StepFile, sees: Sees<'_>, secrets: &Secrets<'_>, at: At<'_>) -> Re
         Action::Wait(wait(declared, sees, at)?)
     } else {
         return Err(here(
-            "says nothing to do; declare `http`, `forward`, `slack`, `teams` or `wait`".to_owned(),
+            "says nothing to do; declare `http`, `forward`, `slack`, `teams`, `email` or `wait`".to_owned(),
         ));
     };
     let when = step.when.as_ref().map(|when| condition(when, sees, at)).transpose()?;
@@ -201,7 +208,7 @@ fn one(step: &StepFile, sees: Sees<'_>, secrets: &Secrets<'_>, at: At<'_>) -> Re
         (None, Action::Http(http)) if http.method.is_idempotent() => Repeat::Natural,
         (None, Action::Wait(_)) => Repeat::Natural,
         // Whoever reads a message reads it twice if it comes twice.
-        (None, Action::Http(_) | Action::Forward(_) | Action::Message(_)) => Repeat::Never,
+        (None, Action::Http(_) | Action::Forward(_) | Action::Message(_) | Action::Email(_)) => Repeat::Never,
     };
     if step.key_window.is_some() && !matches!(repeat, Repeat::ByKey { .. }) {
         return Err(here(

@@ -5,12 +5,11 @@ use oncegate_core::access::WorkspaceName;
 use serde_saphyr::Spanned;
 
 use super::file::{Members, WorkspaceFile};
-use super::{At, ConfigError, Declared, declared, secrets};
+use super::{Around, At, ConfigError, Declared, declared};
 
 pub(super) fn workspaces(
     file: &Members<WorkspaceFile>,
-    secrets: &secrets::Secrets<'_>,
-    has_public_url: bool,
+    around: Around<'_>,
     at: At<'_>,
 ) -> Result<Vec<(WorkspaceName, Declared)>, ConfigError> {
     let mut workspaces: Vec<(WorkspaceName, Declared)> = vec![];
@@ -23,7 +22,7 @@ pub(super) fn workspaces(
         if workspaces.iter().any(|(known, _)| *known == read) {
             return Err(wrong("is declared twice; merge the two"));
         }
-        let declared = declared(&workspace.sources, &workspace.automations, secrets, has_public_url, at)
+        let declared = declared(&workspace.sources, &workspace.automations, around, at)
             .map_err(|e| ConfigError { message: format!("workspace `{read}`: {}", e.message), ..e })?;
         workspaces.push((read, declared));
     }

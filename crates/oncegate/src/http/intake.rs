@@ -36,7 +36,10 @@ pub(crate) async fn greet(State(state): State<Arc<AppState>>, request: Request) 
             source.recents.greeted(arrived.now);
             Ok(said(answer))
         }
-        Some(Err(error)) => Err(Problem::handshake_refused(error)),
+        Some(Err(error)) => {
+            source.recents.handshake_refused(arrived.now);
+            Err(Problem::handshake_refused(error))
+        }
         None => {
             let why = format!("{} sends by POST; only that does anything here", source.provider);
             let mut refused = Problem::method_not_allowed(why).into_response();
@@ -80,8 +83,17 @@ pub(crate) async fn deliver(
     match verdict {
         Verdict::Unverified { arrived, error } => {
             tracing::debug!(source = arrived.address.name, %error, "a signature does not verify");
-            keep_unverified(&state, source, &arrived, error.to_string()).await;
-            Err(Problem::invalid_signature(error))
+            let mut reason = error.to_string();
+            if source.provider.signs_url() && matches!(error, SignatureError::Mismatch { .. }) {
+                // Its query is the sender's own business.
+                let address = arrived.url.split('?').next().unwrap_or_default();
+                reason.push_str(&format!(
+                    "; {} signs the address, and here it is `{address}`: is that what you entered there, to the letter?",
+                    source.provider
+                ));
+            }
+            keep_unverified(&state, source, &arrived, reason.clone()).await;
+            Err(Problem::invalid_signature(reason))
         }
         Verdict::Handshake(answer) => {
             source.recents.greeted(now);

@@ -17,6 +17,7 @@ use super::auth::Caller;
 use super::filter::{self, Cursors};
 use super::input::Fields;
 use super::problem::Problem;
+use super::steps;
 use super::{AppState, answer};
 
 type Answered = Result<Json, Problem>;
@@ -135,22 +136,8 @@ pub(crate) async fn claim(
     shown["hint"] = json!(notice::subscribed_twice(ids));
     if let Some(work) = store.work(id).await? {
         // What was declared but not started is part of the story of an error.
-        let steps: Vec<Value> = flow
-            .iter()
-            .flat_map(|f| &f.steps)
-            .map(|step| {
-                let calls: Vec<_> = work.steps.iter().filter(|c| c.step == step.name).collect();
-                let outcome = match calls
-                    .iter()
-                    .rev()
-                    .find(|c| c.outcome == oncegate_store::api::StepOutcome::Succeeded)
-                {
-                    Some(call) => json!(call.outcome),
-                    None => calls.last().map_or(json!("not_started"), |call| json!(call.outcome)),
-                };
-                json!({ "step": step.name, "outcome": outcome, "calls": calls.len() })
-            })
-            .collect();
+        let steps =
+            flow.as_deref().map(|flow| steps::shown(flow, &work.steps, &view.claim)).unwrap_or_default();
         shown["steps"] = steps.into();
         shown["calls"] = json!(work.steps);
         shown["payload"] = work.payload.and_then(|p| serde_json::from_str(&p.json).ok()).unwrap_or_default();

@@ -35,6 +35,7 @@ mod recents;
 pub(crate) mod routes;
 pub(crate) mod server;
 mod sources;
+mod steps;
 mod tokens;
 mod upkeep;
 mod watch;

@@ -65,15 +65,20 @@ impl Recents {
             Some((sha256(key.as_str().as_bytes()), event.delivery_id.clone()?))
         };
         let few = call.events.iter().take(limits::RECENT_KEYS_MAX);
-        Taken { whole: self.whole(&call.headers, &call.body, now), sent: few.filter_map(key).collect() }
+        // What has no key is what somebody will look for.
+        let looked_for = call.events.iter().any(|event| event.identity.is_err());
+        Taken {
+            whole: self.whole(&call.headers, &call.body, now, looked_for),
+            sent: few.filter_map(key).collect(),
+        }
     }
 
     /// A copy, unless one was made a moment ago: a busy source must not spend its time on copies.
-    fn whole(&self, head: &str, body: &[u8], now: Timestamp) -> Option<(String, Vec<u8>)> {
+    fn whole(&self, head: &str, body: &[u8], now: Timestamp, always: bool) -> Option<(String, Vec<u8>)> {
         let newest = self.lately().samples.back().map(|sample| sample.at);
         let enough = newest.is_some_and(|at| (Duration::ZERO..limits::RECENT_APART).contains(&now.since(at)));
         let fits = body.len() <= limits::RECENT_BODY_BYTES_MAX;
-        (fits && !enough).then(|| (head.to_owned(), body.to_vec()))
+        (fits && (always || !enough)).then(|| (head.to_owned(), body.to_vec()))
     }
 
     /// What became of it.
@@ -97,7 +102,7 @@ impl Recents {
 
     /// One that was not believed.
     pub(crate) fn unverified(&self, head: &str, body: &[u8], reason: &str, now: Timestamp) {
-        let whole = self.whole(head, body, now);
+        let whole = self.whole(head, body, now, false);
         let mut lately = self.lately();
         lately.note(now, &["unverified"]);
         if let Some((head, body)) = whole {
@@ -109,6 +114,11 @@ impl Recents {
     /// A test of the connection.
     pub(crate) fn greeted(&self, now: Timestamp) {
         self.lately().note(now, &["handshake"]);
+    }
+
+    /// One that failed.
+    pub(crate) fn handshake_refused(&self, now: Timestamp) {
+        self.lately().note(now, &["handshake_refused"]);
     }
 
     /// Lets go of all bodies, and of what names persons.
@@ -196,7 +206,14 @@ impl Lately {
                 count("rejected")
             ));
         }
-        let believed = self.counts.iter().any(|(verdict, _)| *verdict != "unverified");
+        if count("handshake_refused") > 0 && count("handshake") == 0 {
+            hints.push(
+                "a test of the connection failed: the sender says another word than `verify_token`"
+                    .to_owned(),
+            );
+        }
+        let believed =
+            self.counts.iter().any(|(verdict, _)| !matches!(*verdict, "unverified" | "handshake_refused"));
         if count("unverified") > 0 && !believed {
             hints.push("nothing that came was believed; the rejected list says why".to_owned());
         }

@@ -147,7 +147,7 @@ fn of_a_step() {
     check(
         step,
         &[
-            ("- name: ^send", "step `send`: says nothing to do; declare `http` or `forward`"),
+            ("- name: ^send", "step `send`: says nothing to do; declare `http`, `forward`"),
             (
                 &format!("- name: ^send\n  http: {{ url: '{URL}' }}\n  forward: {{ url: '{URL}' }}"),
                 "declares `http` and `forward`; make two steps of it",

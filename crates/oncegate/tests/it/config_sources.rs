@@ -138,3 +138,46 @@ fn of_conditions_waits_and_messages() {
         read(&step(members)).unwrap_or_else(|e| panic!("{e}"));
     }
 }
+
+#[test]
+fn of_mails() {
+    const SMTP: &str = "smtp: { host: smtp.example.com, from: gate@example.com }\n";
+    let step = |members: &str| {
+        format!("{SMTP}automations: {{ a: {{ steps: [{{ name: s, email: {{ {members} }} }}] }} }}\n")
+    };
+    check(
+        step,
+        &[
+            ("to: ^ann, subject: x, text: x", "to: `ann` is not one e-mail address"),
+            ("to: ^'a@example.com, b@example.com', subject: x, text: x", "is not one e-mail address"),
+            ("to: ^[], subject: x, text: x", "must name 1 to 50 addresses"),
+            ("to: ^7, subject: x, text: x", "an address, or a list of them"),
+            ("to: ^'{{ pyload.x }}', subject: x, text: x", "did you mean `payload`?"),
+            ("to: a@example.com, subject: ^' ', text: x", "`subject` is blank"),
+            ("to: a@example.com, subject: x, text: x, from: ^nobody", "from: `nobody` is not one"),
+            ("to: a@example.com, subject: x, text: ^'{{ steps.z }}'", "names no earlier step"),
+        ],
+    );
+    let server = |members: &str| format!("smtp: {{ {members} }}\n");
+    check(
+        server,
+        &[
+            ("host: ^'smtp.example.com:587', from: a@example.com", "is no name of a server"),
+            ("host: smtp.example.com, from: ^a", "is not one e-mail address"),
+            ("host: s.example.com, from: a@example.com, username: ^ann", "belong together"),
+            (
+                "host: s.example.com, from: a@example.com, username: ann, password: ^secret",
+                "must not stand in this file",
+            ),
+            (
+                "host: s.example.com, from: a@example.com, security: none, username: ann, password: ^env:HOOK",
+                "in the clear",
+            ),
+        ],
+    );
+    let alone = step("to: a@example.com, subject: x, text: x").replace(SMTP, "");
+    assert!(read(&alone).unwrap_err().to_string().contains("mails need a server: add `smtp:"));
+    let whole = step("to: ['a@example.com', '{{ payload.email }}'], subject: x, text: x, html: <p>");
+    let config = read(&whole).unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!(config.mail.unwrap().smtp.port, 587);
+}

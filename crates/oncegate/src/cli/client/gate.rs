@@ -349,6 +349,8 @@ impl Trouble {
             Self::Unreachable { .. } | Self::Silent { .. } => Exit::Unreachable,
             Self::Stranger(_) => Exit::Failed,
             Self::Refused(refused) => match refused.status {
+                // Of a release: what it releases is still not believed, whoever asks.
+                401 if refused.code == "invalid_signature" => Exit::Refused,
                 401 | 403 => Exit::NotAllowed,
                 404 => Exit::NotFound,
                 400 | 405 | 409 | 413 | 415 | 422 => Exit::Refused,

@@ -158,9 +158,15 @@ fn steps(page: &mut String, screen: &Screen, claim: &Value) {
             notes.push(String::new());
         }
         for call in of_step {
+            // Nothing was sent by a wait, so nothing can have succeeded.
+            let word_of = match (call["target"].as_str(), step["outcome"].as_str()) {
+                (Some("wait"), Some("succeeded")) => Value::from("waited"),
+                (Some("wait"), _) => step["outcome"].clone(),
+                _ => call["outcome"].clone(),
+            };
             rows.push(vec![
                 word(&call["step"]).into(),
-                Cell::new(outcome(&call["outcome"]), word(&call["outcome"]).replace('_', " ")),
+                Cell::new(outcome(&word_of), word(&word_of).replace('_', " ")),
                 Cell::new(Style::Dim, age::read(&call["sent_at"]).map(age::clock).unwrap_or_default()),
                 call["status"].as_u64().map(|n| n.to_string()).unwrap_or_default().into(),
                 word(&call["target"]).into(),
@@ -200,7 +206,7 @@ fn below(page: &mut String, screen: &Screen, note: &str, indent: usize) {
 
 fn outcome(value: &Value) -> Style {
     match value.as_str() {
-        Some("succeeded") => Style::Green,
+        Some("succeeded" | "waited") => Style::Green,
         Some("failed") => Style::Red,
         _ => Style::Yellow,
     }

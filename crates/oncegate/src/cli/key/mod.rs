@@ -97,6 +97,8 @@ struct Sample {
     url: String,
     headers: Headers,
     body: Vec<u8>,
+    /// Why it was not believed.
+    refused: Option<String>,
 }
 
 impl Sample {
@@ -130,7 +132,10 @@ pub(super) async fn run(args: Args) -> Result<u8, Failure> {
     let (declared, source) = found.ok_or_else(|| unknown(&config, &args.config, &address))?;
     let shown = Shown { address: &address, name, source, declared };
     let signature = match of_delivery {
-        Some(_) => "not checked: it was judged when it came".to_owned(),
+        Some(_) => match &sample.refused {
+            None => "not checked: it was judged when it came".to_owned(),
+            Some(why) => format!("refused when it came: {why}"),
+        },
         None => signature(source, &sample.request(), secrets_set),
     };
     let Some(seen) = look::at(&shown, &sample) else {
@@ -144,8 +149,12 @@ pub(super) async fn run(args: Args) -> Result<u8, Failure> {
     let second = match &args.against {
         None => None,
         Some(path) => {
-            let sample =
-                Sample { body: read(path)?, url: sample.url.clone(), headers: sample.headers.clone() };
+            let sample = Sample {
+                body: read(path)?,
+                url: sample.url.clone(),
+                headers: sample.headers.clone(),
+                refused: None,
+            };
             let second = look::at(&shown, &sample)
                 .ok_or_else(|| Failure::from("the second sample only tests the connection".to_owned()))?;
             Some(against::compare(&seen, &second))
@@ -170,7 +179,7 @@ pub(super) async fn run(args: Args) -> Result<u8, Failure> {
         }
         term::write(&text);
     }
-    let all_run = seen.iter().all(|event| event.identity.is_ok());
+    let all_run = sample.refused.is_none() && seen.iter().all(|event| event.identity.is_ok());
     Ok(if all_run { 0 } else { Exit::Refused as u8 })
 }
 
@@ -182,7 +191,10 @@ async fn sample(args: &Preview) -> Result<(Sample, Option<String>), Failure> {
         (None, Some(number), Some(source)) => client::recent(&args.connection, source, number).await?,
         (None, _, _) => {
             let body = read(args.body.as_deref().unwrap_or(Path::new("-")))?;
-            return Ok((Sample { url: String::new(), headers: Headers::new(given), body }, None));
+            return Ok((
+                Sample { url: String::new(), headers: Headers::new(given), body, refused: None },
+                None,
+            ));
         }
     };
     let number = args.delivery.or(args.recent).unwrap_or_default();
@@ -202,7 +214,10 @@ async fn sample(args: &Preview) -> Result<(Sample, Option<String>), Failure> {
     // What is given on the command line stands in for what was not kept.
     let headers = Headers::new(given.chain(kept));
     let source = row["source"].as_str().or(args.source.as_deref()).unwrap_or_default().to_owned();
-    Ok((Sample { url: String::new(), headers, body }, Some(source)))
+    let unverified = row["verdict"] == "unverified" || row["verdicts"][0] == "unverified";
+    let refused =
+        unverified.then(|| row["reason"].as_str().unwrap_or("its signature did not fit").to_owned());
+    Ok((Sample { url: String::new(), headers, body, refused }, Some(source)))
 }
 
 fn unknown(config: &Config, file: &Path, address: &str) -> Failure {

@@ -5,6 +5,7 @@ mod clock;
 mod raw;
 mod receiver;
 mod sign;
+mod smtp;
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -30,6 +31,8 @@ pub(crate) use clock::TestClock;
 pub(crate) use raw::Raw;
 pub(crate) use receiver::{Hold, Receiver, Reply};
 pub(crate) use sign::{Signed, base64, hex, hmac_sha256};
+#[allow(unused_imports, reason = "one binary sends mails")]
+pub(crate) use smtp::{MailServer, Post};
 
 /// When tests begin, unless they say otherwise.
 pub(crate) const MORNING: &str = "2026-01-05T10:00:00Z";

@@ -47,6 +47,9 @@ async fn a_step_whose_condition_does_not_hold_is_left_out() {
         assert_eq!(paths, sent, "{order}");
         if order == "o_1" {
             assert_eq!(claim["result"], json!({ "id": 7 }), "the answer of the last step that ran");
+            let outcomes: Vec<_> =
+                claim["steps"].as_array().unwrap().iter().map(|step| &step["outcome"]).collect();
+            assert_eq!(outcomes, ["succeeded", "left_out", "left_out"]);
         }
     }
     // What is not there is no reason to leave a step out.
@@ -73,7 +76,10 @@ async fn a_wait_is_as_long_as_it_says_over_restarts_and_kills() {
         })
         .await
     };
-    let until = waits(&gate).await["due_at"].clone();
+    let claim = waits(&gate).await;
+    let outcomes: Vec<_> = claim["steps"].as_array().unwrap().iter().map(|step| &step["outcome"]).collect();
+    assert_eq!(outcomes, ["succeeded", "waiting", "not_started"]);
+    let until = claim["due_at"].clone();
     gate.advance(mins(20)).await;
     gate.restart().await;
     gate.advance(mins(20)).await;

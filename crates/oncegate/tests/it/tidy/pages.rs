@@ -135,8 +135,9 @@ pub(super) fn calls(files: &[File]) -> Vec<String> {
     missing.chain(stale).chain(routes.is_empty().then(|| format!("{ROUTES}:1: no routes found"))).collect()
 }
 
-pub(super) const MEMBER_FILES: [&str; 4] = [
+pub(super) const MEMBER_FILES: [&str; 5] = [
     "crates/oncegate/src/config/file.rs",
+    "crates/oncegate/src/config/mail.rs",
     "crates/oncegate/src/config/steps.rs",
     "crates/oncegate-core/src/webhook/hmac.rs",
     "crates/oncegate-core/src/identity/field.rs",
