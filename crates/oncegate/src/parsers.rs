@@ -375,11 +375,14 @@ fn signatures(bytes: &[u8]) -> Result<(), String> {
     fields.push(("x-signature", signature));
     let headers = Headers::new(fields);
     let request = Request::post(URL, &headers, body);
-    let trust = Trust::of([Secret::new("whsec_MDEyMzQ1Njc4OWFiY2RlZg==")]);
+    let secret = "whsec_MDEyMzQ1Njc4OWFiY2RlZg==";
+    let trust = Trust::of([Secret::new(secret)]);
     let odd = Secret::new(signature);
     let now = Timestamp::from_secs(i64::try_from(body.len()).unwrap_or(0) + 1_767_225_600);
     for provider in providers() {
         match provider.verify(&request, &trust, now) {
+            // Whoever shows the secret itself is right to be believed by those that sign nothing.
+            Ok(()) if !provider.signs() && signature == secret.as_bytes() => {}
             Ok(()) => return Err(format!("{provider} believed it")),
             Err(e) => told(&e)?,
         }

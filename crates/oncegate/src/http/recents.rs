@@ -201,9 +201,12 @@ impl Lately {
             ));
         }
         if count("rejected") > 0 {
+            let events = match count("rejected") {
+                1 => "1 event".to_owned(),
+                many => format!("{many} events"),
+            };
             hints.push(format!(
-                "{} event(s) had no identity: see the rejected list, and choose the key by what came",
-                count("rejected")
+                "{events} had no identity: see the rejected list, and choose the key by what came"
             ));
         }
         if count("handshake_refused") > 0 && count("handshake") == 0 {

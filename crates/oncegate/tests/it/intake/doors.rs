@@ -22,6 +22,9 @@ async fn get_and_head_of_a_source_start_nothing() {
         let said = send(gate.api.bare(method.clone(), "/in/orders")).await;
         assert_eq!(said.status, 405, "{method}");
         assert!(said.header("allow").unwrap().contains("POST"), "{method}");
+        if method == Method::GET {
+            said.problem(405, "method_not_allowed");
+        }
     }
     assert_eq!(gate.api.list("").await, Vec::<Value>::new());
     assert_eq!(gate.api.inbox().await["rejected"], 0);

@@ -55,7 +55,7 @@ async fn the_last_requests_of_a_source_are_kept_to_choose_its_key_by() {
     assert_eq!(told["seen"], json!({ "accepted": 1, "duplicate": 1, "rejected": 1, "unverified": 1 }));
     let hints = told["hints"].to_string();
     assert!(hints.contains("as d-1 and as d-2") && hints.contains("subscribed more than once"), "{hints}");
-    assert!(hints.contains("1 event(s) had no identity"), "{hints}");
+    assert!(hints.contains("1 event had no identity"), "{hints}");
     let came = told["deliveries"].as_array().unwrap();
     let verdicts: Vec<_> = came.iter().map(|sample| sample["verdicts"][0].as_str().unwrap()).collect();
     assert_eq!(verdicts, ["unverified", "rejected", "duplicate", "accepted"]);
