@@ -331,14 +331,18 @@ impl Provider {
     /// The body without credentials, and whether it is another text than the one that came.
     fn redacted(&self, req: &Request<'_>) -> (Vec<u8>, bool) {
         let rules = self.rules();
+        // Released, it is stored once more; it was redacted when it came.
+        if req.headers.is_stored_json() {
+            return (req.body.to_vec(), true);
+        }
         if let Some(redacted) = rules.redacted(req) {
             return (redacted, true);
         }
         let named = rules.credentials();
         let holds = |body: &Body| named.iter().any(|name| body.payload.get(*name).is_some());
-        match !named.is_empty() && !req.headers.is_stored_json() && holds(&rules.body(req)) {
+        match !named.is_empty() && holds(&rules.body(req)) {
             true => (reading::whole(rules, req).payload.to_string().into_bytes(), true),
-            false => (req.body.to_vec(), req.headers.is_stored_json()),
+            false => (req.body.to_vec(), false),
         }
     }
 
@@ -349,11 +353,11 @@ impl Provider {
             return vec![];
         }
         let own = trust.secrets.iter().filter_map(|secret| std::str::from_utf8(secret.expose()).ok());
-        let bare = |text: &str| text.rsplit(' ').next().unwrap_or(text).to_owned();
         let mut all: Vec<String> = own.map(str::to_owned).collect();
         all.extend(shown(req, trust.secret_in.as_ref()).into_iter().map(Cow::into_owned));
-        let bares: Vec<String> = all.iter().map(|text| bare(text)).collect();
-        all.extend(bares);
+        // `Bearer SECRET` as it was configured, too.
+        let bare: Vec<String> = all.iter().filter_map(|text| within_a_scheme(text)).collect();
+        all.extend(bare);
         // What is shorter is a word that may stand anywhere.
         all.retain(|text| text.len() >= NEEDLE_BYTES_MIN);
         let encoded = |text: &String| {

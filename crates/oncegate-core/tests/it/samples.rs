@@ -236,6 +236,14 @@ fn a_part_of_a_batch_is_read_again_as_the_one_event_it_is() {
             let Reading::Events(again) = s.asked(&s.url(), &head, &stored, read) else { panic!() };
             let [again] = again.as_slice() else { panic!("{}: one event, not {again:?}", s.name()) };
             assert_eq!((&again.identity, &again.payload), (&event.identity, &event.payload), "{}", s.name());
+            // Released, it is stored once more, and read as the same again.
+            let store = oncegate_core::key::StoreSecret::new([7; 32]);
+            let why = Kept::Verified { of_batch: again.of_batch };
+            let keep = |req: &Request<'_>| s.provider().kept(req, "", &s.trust(), &store, why);
+            let (head, stored_again) = s.asked(&s.url(), &head, &stored, keep);
+            assert_eq!(stored_again, stored, "{}", s.name());
+            let Reading::Events(twice) = s.asked(&s.url(), &head, &stored_again, read) else { panic!() };
+            assert_eq!(twice[0].identity, event.identity, "{}", s.name());
             parts += 1;
         }
     }
