@@ -110,10 +110,11 @@ const providers = {
     const v3 = HubspotSignature.getSignature('POST', 'v3', options);
     const headers = { ...JSON_TYPE, 'x-hubspot-signature-v3': v3, 'x-hubspot-request-timestamp': ms };
     line('@hubspot/api-client', 'hubspot', clientSecret, headers, requestBody, { url, tolerance_s: 300 });
-    for (const version of ['v1', 'v2']) {
+    // Workflows never sign as v1, and are not believed if they seem to.
+    for (const [version, provider] of [['v1', 'hubspot'], ['v2', 'hubspot_workflow']]) {
       const older = HubspotSignature.getSignature('POST', version, options);
       const headers = { ...JSON_TYPE, 'x-hubspot-signature': older, 'x-hubspot-signature-version': version };
-      line('@hubspot/api-client', 'hubspot_workflow', clientSecret, headers, requestBody, { url });
+      line('@hubspot/api-client', provider, clientSecret, headers, requestBody, { url });
     }
   },
   twilio() {
