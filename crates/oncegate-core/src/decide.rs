@@ -49,6 +49,8 @@ fn stop(
 
 /// Lines 1 to 6: what is known about the key itself.
 fn known(facts: &Facts, request: &Request, policy: &Policy, now: Now) -> Result<Candidate, Box<Verdict>> {
+    let candidate =
+        |claim: Claim, reason| Ok(Candidate { claim, reason, corrected: false, caller_went_stale: false });
     let Some(claim) = &facts.claim else {
         let reason = match facts.pruned_done_at {
             Some(_) => RunReason::FirstAfterRetention,
@@ -59,7 +61,7 @@ fn known(facts: &Facts, request: &Request, policy: &Policy, now: Now) -> Result<
             // The tokens of the forgotten claim must not fit this one, which has its id and counts from 1 again.
             claim.generation = u32::try_from(done_at.as_secs()).unwrap_or(u32::MAX / 2);
         }
-        return Ok(Candidate { claim, reason, corrected: false, caller_went_stale: false });
+        return candidate(claim, reason);
     };
     // A row whose retention has ended counts as pruned, whenever the reaper gets to it.
     if let State::Done { retain_until, .. } = &claim.state
@@ -69,12 +71,7 @@ fn known(facts: &Facts, request: &Request, policy: &Policy, now: Now) -> Result<
         let mut claim = reopened(claim.clone(), None, now);
         (claim.fingerprint, claim.record, claim.identity) = (None, None, None);
         (claim.likeness, claim.repeat_of) = (None, None);
-        return Ok(Candidate {
-            claim,
-            reason: RunReason::FirstAfterRetention,
-            corrected: false,
-            caller_went_stale: false,
-        });
+        return candidate(claim, RunReason::FirstAfterRetention);
     }
     // Line 1.
     if policy.on_mismatch == OnMismatch::Stop && mismatches(claim, request) {
@@ -93,8 +90,6 @@ fn known(facts: &Facts, request: &Request, policy: &Policy, now: Now) -> Result<
     if claim.dismissed {
         return Err(stop(StopReason::Dismissed, None, None, None));
     }
-    let candidate =
-        |claim: Claim, reason| Ok(Candidate { claim, reason, corrected: false, caller_went_stale: false });
     match &claim.state {
         State::Done { at_claim: Some(asked), .. } if repeats_its_claim(facts, request, asked, now) => {
             candidate(claim.clone(), RunReason::SameRun)
@@ -326,6 +321,7 @@ fn start(facts: &Facts, request: &Request, policy: &Policy, now: Now, candidate:
         }
         let note = match stop {
             StopReason::Repeat => facts.repeat_of.as_ref().map(Original::note),
+            StopReason::LoopSuspected => Some(policy.loop_limit.note()),
             _ => (facts.hold == Some(Hold::Recovery)).then(|| recovery::HELD_NOTE.to_owned()),
         };
         return with(Decision::Stop { reason: stop, retry_after, note }, Some(claim));

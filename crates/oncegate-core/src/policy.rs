@@ -245,6 +245,15 @@ pub struct LoopLimit {
 impl LoopLimit {
     /// Longest window: first runs are remembered for a day.
     pub const WITHIN_MAX: Duration = Duration::from_secs(86_400);
+
+    /// Why nothing more of the record starts.
+    pub fn note(&self) -> String {
+        let (runs, within) = (self.runs, in_words(self.within));
+        format!(
+            "loop suspected: this record has used up its loop_limit, {runs} in {within}; find out what starts it, then \
+             run it now or dismiss it"
+        )
+    }
 }
 
 impl Default for LoopLimit {

@@ -279,6 +279,12 @@ fn tell<'a>(writes: &mut Writes<'a>, loaded: &Loaded<'_>, attempt: u32, call: &'
         }
         // It waits already: this delivery is one too many.
         Decision::Queued(_) => (StopReason::InProgress, None),
+        // From now on it waits for a person, who is told since when and why.
+        Decision::Stop { reason, note, .. } if by_runner && parks(writes, loaded) => {
+            let note = note.clone().map(Cow::Owned);
+            writes.lines.push(Line { kind: "parked", reason: Some(reason.as_str()), attempt, note });
+            return;
+        }
         // The runner asking again whether its own work may start is no refusal of anybody.
         Decision::Stop { reason, .. } if by_runner && *reason != StopReason::NeedsReview => return,
         Decision::Stop { .. } if call.again => return,
@@ -289,4 +295,9 @@ fn tell<'a>(writes: &mut Writes<'a>, loaded: &Loaded<'_>, attempt: u32, call: &'
     if stops < u64::from(limits::STOP_HISTORY_ROWS_MAX) {
         writes.lines.push(Line { kind: "stop", reason: Some(reason.as_str()), attempt, note });
     }
+}
+
+fn parks(writes: &Writes<'_>, loaded: &Loaded<'_>) -> bool {
+    let after = writes.claim.as_ref().and_then(|c| c.parked);
+    after.is_some() && after != loaded.claim.and_then(|c| c.parked)
 }

@@ -109,12 +109,16 @@ fn capability_url(base_url: &str, id: ClaimRef, verb: &str, token: &str) -> Stri
     [base_url, "/v1/claims/", id.id.hex().as_str(), "/", verb, "?token=", token].concat()
 }
 
-/// What a parked repeat waits for.
-fn recorded_repeat(view: &ClaimView) -> Option<String> {
-    (view.claim.parked == Some(Parked::Repeat)).then(|| match &view.repeat_of {
-        Some(key) => format!("repeat of {key}"),
-        None => "repeat of a claim that has been forgotten since".to_owned(),
-    })
+/// Why a parked claim waits, where its word does not say it.
+fn why_parked(view: &ClaimView) -> Option<String> {
+    match (view.claim.parked?, &view.repeat_of, &view.claim.record) {
+        (Parked::Repeat, Some(key), _) => Some(format!("repeat of {key}")),
+        (Parked::Repeat, None, _) => Some("repeat of a claim that has been forgotten since".to_owned()),
+        (Parked::LoopSuspected, _, Some(record)) => {
+            Some(format!("more runs of {record} than its loop_limit"))
+        }
+        _ => None,
+    }
 }
 
 /// A claim as lists and finish calls show it.
@@ -122,7 +126,7 @@ pub(crate) fn claim(view: &ClaimView, now: Now) -> Value {
     let claim = &view.claim;
     let (note, cause, due) = match &claim.state {
         State::Error { note, cause, due, .. } => (Some(note.clone()), Some(cause.as_str()), *due),
-        State::None { due } => (recorded_repeat(view), None, *due),
+        State::None { due } => (why_parked(view), None, *due),
         // Why it stands in the stuck list before its TTL.
         State::Processing(lease) => {
             let note = lease.clock_problem(now).map(|ahead| {
@@ -165,6 +169,7 @@ pub(crate) fn claim(view: &ClaimView, now: Now) -> Value {
             State::None { .. } | State::Done { .. } | State::Error { .. } => None,
         },
         "dismissed": claim.dismissed,
+        "own_steps": claim.flow,
         "mismatch_at": claim.mismatch_at,
         "late_at": claim.late_at,
         "tag": view.tag,

@@ -22,6 +22,8 @@ mod intake;
 #[path = "promises/lasting.rs"]
 mod lasting;
 mod limits;
+#[path = "promises/loops.rs"]
+mod loops;
 #[path = "promises/mails.rs"]
 mod mails;
 #[path = "promises/news.rs"]

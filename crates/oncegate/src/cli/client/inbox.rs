@@ -257,6 +257,8 @@ fn next(list: InboxList, row: &Value, now: Timestamp, room: usize) -> String {
             look()
         }
         InboxList::Stuck => look(),
+        // A reset alone would leave it waiting for the next delivery.
+        InboxList::Error if row["own_steps"] == true => act("run-now"),
         InboxList::Error => act("reset"),
         InboxList::Mismatch | InboxList::Late => look(),
         InboxList::Parked => match (row["parked"].as_str(), row["run_url"].as_str()) {

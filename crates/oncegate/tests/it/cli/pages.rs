@@ -6,7 +6,7 @@ use serde_json::json;
 use unicode_width::UnicodeWidthStr;
 
 use super::{command, ended, run, start, without_ids};
-use crate::harness::{Gate, Receiver, Setup, WELCOME, eventually, hours, mins, secs};
+use crate::harness::{Gate, Receiver, Reply, Setup, WELCOME, eventually, hours, mins, secs};
 
 /// A gate on which each inbox list has something, at different ages.
 async fn busy() -> (Gate, Receiver) {
@@ -240,4 +240,32 @@ async fn a_watched_page_outlives_a_gate_that_is_away() {
     assert!(lines.by_ref().any(|line| calm(&line)), "it comes back by itself");
     child.kill().unwrap();
     child.wait().unwrap();
+}
+
+#[tokio::test]
+async fn what_oncegate_runs_itself_is_run_again_by_run_now_and_a_loop_says_of_which_record() {
+    let receiver = Receiver::start().await;
+    let yaml = "
+automations:
+  greet:
+    record: 'mail:{{ payload.from | email }}'
+    loop_limit: { runs: 1, within: 10m }
+    steps: [{ name: greet, http: { url: '$RECEIVER/greet' }, repeat: by_key }]
+sources:
+  orders: { provider: hmac, automation: greet, secret: env:ORDERS, hmac: { header: X-Signature }, key: [id] }
+";
+    let gate = Setup::new(yaml, &receiver).start().await;
+    receiver.always("/greet", Reply::status(400));
+    for id in ["m_1", "m_2"] {
+        gate.api.order(&json!({ "id": id, "from": "Ann@example.org" })).await.ok();
+        let ended = eventually(id, async || {
+            gate.api.find("greet", id).await.filter(|claim| !claim["inbox"].is_null())
+        });
+        assert_eq!(ended.await["own_steps"], true);
+    }
+    let page = run(&gate, &["list", "--inbox"]).ok();
+    assert!(page.contains("→ oncegate run-now greet m_1 --reason '…'"), "{page}");
+    assert!(page.contains("loop suspected; more runs of mail:ann@example.org than its loop_limit"), "{page}");
+    let shown = run(&gate, &["show", "greet", "m_2"]).ok();
+    assert!(shown.contains("used up its loop_limit, 1 in 10"), "{shown}");
 }

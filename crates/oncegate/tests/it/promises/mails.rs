@@ -36,7 +36,7 @@ async fn state(gate: &Gate, key: &str, state: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_mail_is_sent_once_and_says_that_a_machine_sent_it() {
+async fn c91_a_mail_is_sent_once_and_says_that_a_machine_sent_it() {
     let server = MailServer::start().await;
     let gate = gate(&server).await;
     for _ in 0..3 {
