@@ -194,7 +194,7 @@ pub const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         line: "8", name: "a loop goes on", file: "decide", scope: "a loop", breaks: "NoLoop",
-        find: "if first && claim.record.is_some() && facts.first_runs_of_record >= policy.loop_limit.runs {",
+        find: "if unseen && claim.record.is_some() && facts.first_runs_of_record >= policy.loop_limit.runs {",
         put: "if false {",
     },
     Mutant {

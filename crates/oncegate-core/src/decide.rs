@@ -306,7 +306,9 @@ fn start(facts: &Facts, request: &Request, policy: &Policy, now: Now, candidate:
         return with(Decision::Run(reason), Some(claim));
     }
     let first = matches!(reason, RunReason::First | RunReason::FirstAfterRetention);
-    if let Some((stop, retry_after, parked)) = held_back(facts, policy, now, &claim, (first, original)) {
+    // Who reset it has looked at it: then line 8 does not count.
+    let unseen = first && (reason != RunReason::First || claim.resets == 0);
+    if let Some((stop, retry_after, parked)) = held_back(facts, policy, now, &claim, (unseen, original)) {
         stays_as_found(&mut claim);
         let caller = matches!(holder, Holder::Caller { .. });
         // Only what the runner will really come back to needs nobody's replay.
@@ -407,7 +409,7 @@ fn held_back(
     policy: &Policy,
     now: Now,
     claim: &Claim,
-    (first, original): (bool, Option<ClaimId>),
+    (unseen, original): (bool, Option<ClaimId>),
 ) -> Option<(StopReason, Option<Duration>, Option<Parked>)> {
     match facts.hold {
         Some(Hold::Paused) => return Some((StopReason::Paused, None, None)),
@@ -421,7 +423,7 @@ fn held_back(
     if original.is_some() {
         return Some((StopReason::Repeat, None, Some(Parked::Repeat)));
     }
-    if first && claim.record.is_some() && facts.first_runs_of_record >= policy.loop_limit.runs {
+    if unseen && claim.record.is_some() && facts.first_runs_of_record >= policy.loop_limit.runs {
         return Some((StopReason::LoopSuspected, None, Some(Parked::LoopSuspected)));
     }
     match facts.flag {

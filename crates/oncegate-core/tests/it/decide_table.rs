@@ -173,10 +173,12 @@ fn expected(c: &Cell) -> Expected {
         return Expected::Queued(reason); // intake goes on, whatever holds running back
     }
     let first = matches!(reason, RunReason::First | RunReason::FirstAfterRetention);
+    let looked_at = c.row == Row::ResetFlow || c.is_corrected();
+    let may_loop = first && !looked_at;
     let stop = match (c.hold, c.flag, c.record) {
         (Some(Hold::Paused), ..) => StopReason::Paused,     // 7
         (Some(Hold::Incident), ..) => StopReason::Incident, // 7
-        (.., record) if first && c.at_loop_limit && record != Record::None => StopReason::LoopSuspected, // 8
+        (.., record) if may_loop && c.at_loop_limit && record != Record::None => StopReason::LoopSuspected, // 8
         (_, FlagSeen::BusyElsewhere, _) => StopReason::FlagBusy, // 9
         (_, FlagSeen::Unreadable, _) => StopReason::FlagUnreadable, // 9
         // 10. An orphan within its TTL is about to be resumed; past it nobody has to wait for it.

@@ -194,6 +194,7 @@ pub(crate) fn claim(row: Row, fingerprint: Fingerprint, record: Option<RecordNam
             _ => None,
         },
         attempt: 7,
+        resets: u32::from(row == Row::ResetFlow),
         generation: 3,
         fingerprint: Some(fingerprint),
         record,

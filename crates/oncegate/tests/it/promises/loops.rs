@@ -63,12 +63,15 @@ automations:
     let first = gate.api.show(&parked[0]).await;
     assert!(first["note"].as_str().unwrap_or_default().contains("mail:support@partner.example"), "{first}");
 
-    // It is over: the next one is greeted by itself, and a person may run what waited.
+    // A person may run what waits, at once; the next one still stops.
+    gate.api.run_now(&parked[0]).await.ok();
+    eventually("what a person started is sent", async || (server.letters().len() == 7).then_some(())).await;
+    let claim = message(&gate, "too early", "support@partner.example", "Another matter").await;
+    assert_eq!(claim["parked"], "loop_suspected", "{claim}");
+    // It is over: the next one is greeted by itself.
     gate.advance(mins(15)).await;
     let claim = message(&gate, "later", "support@partner.example", "Another matter").await;
     assert_eq!(claim["processing_state"], "done", "{claim}");
-    gate.api.run_now(&parked[0]).await.ok();
-    eventually("what a person started is sent", async || (server.letters().len() == 8).then_some(())).await;
     gate.advance(mins(60)).await;
     assert_eq!(server.letters().len(), 8, "nothing that is parked starts by itself");
 }
