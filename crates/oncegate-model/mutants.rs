@@ -9,6 +9,7 @@
 // - line 3, `holds_record`: a record is only taken from a stale holder, and only its own word, which is void by then,
 //   could make that lease fresh again;
 // - line 5, parking a caller that is stopped while backing off: the claim stands in the error list all the same;
+// - line 8, what a person reset runs past the limit: without it the claim would be parked again, and stand in the list;
 // - line 10, an orphan past its TTL lets its record go: without it others would wait longer, and nothing else;
 // - `retry_after`, notes and the words of a stop: they change no state.
 /// A rule with one guard taken out.
