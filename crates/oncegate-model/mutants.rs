@@ -10,6 +10,8 @@
 //   could make that lease fresh again;
 // - line 5, parking a caller that is stopped while backing off: the claim stands in the error list all the same;
 // - line 8, what a person reset runs past the limit: without it the claim would be parked again, and stand in the list;
+// - line 10, that what has begun, or has passed its SLA, waits for nobody's turn: without it two would wait for each
+//   other, until an SLA that no scope has in reach;
 // - line 10, an orphan past its TTL lets its record go: without it others would wait longer, and nothing else;
 // - `retry_after`, notes and the words of a stop: they change no state.
 /// A rule with one guard taken out.
@@ -218,8 +220,7 @@ pub const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         line: "10", name: "two claims on a record", file: "decide", scope: "together", breaks: "LiveIsLeftAlone",
-        find: "Liveness::Fresh { left } => Some((StopReason::RecordBusy, Some(left.max(MOMENT)), None)),",
-        put: "Liveness::Fresh { .. } => None,",
+        find: "Liveness::Fresh { left } => Some(left.max(MOMENT)),", put: "Liveness::Fresh { .. } => None,",
     },
     Mutant {
         line: "10", name: "a record is not taken, only shared", file: "decide", scope: "together",
@@ -234,10 +235,14 @@ pub const MUTANTS: &[Mutant] = &[
         put: "        if false {\n            (claim.fingerprint, claim.record, claim.identity)",
     },
     Mutant {
-        line: "10", name: "an orphan's record is anybody's", file: "decide", scope: "two flows on a record",
+        line: "10", name: "an orphan's record is anybody's", file: "decide", scope: "together",
         breaks: "LiveIsLeftAlone",
-        find: "Liveness::Orphaned => Some((StopReason::RecordBusy, Some(MOMENT), None)),",
-        put: "Liveness::Orphaned => None,",
+        find: "Liveness::Orphaned => Some(MOMENT),", put: "Liveness::Orphaned => None,",
+    },
+    Mutant {
+        line: "10", name: "a later event overtakes", file: "decide", scope: "two flows on a record",
+        breaks: "InOrder",
+        find: "busy.or_else(its_turn).map(", put: "busy.map(",
     },
     Mutant {
         line: "Records", name: "who lost its record keeps its token", file: "decide", scope: "together",

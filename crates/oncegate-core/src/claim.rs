@@ -446,6 +446,11 @@ impl Claim {
         }
     }
 
+    /// Whether its attempt waits by itself, and holds nothing but the claim meanwhile.
+    pub fn is_deferred(&self) -> bool {
+        matches!(&self.state, State::Processing(Lease { deferred_until: Some(_), .. }))
+    }
+
     /// How a person names the live holder when confirming that they mean to reset it.
     pub fn holder_name(&self) -> Option<String> {
         match &self.state {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::claim::{AtClaim, Claim, ErrorCause, Holder, Lease, Liveness, Nudge, Parked, State};
 use crate::key::ClaimId;
 use crate::limits;
+use crate::order;
 use crate::policy::{Finish, OnMismatch, OnStale, Policy, in_words};
 use crate::recovery;
 use crate::reset::{has_happened, reopened};
@@ -431,15 +432,17 @@ fn held_back(
         FlagSeen::Unreadable => return Some((StopReason::FlagUnreadable, Some(MOMENT), None)),
         FlagSeen::Clear => {}
     }
-    let holder = facts.record_holder.as_ref().filter(|_| claim.record.is_some())?;
-    match holder.lease.liveness(now, facts.boot) {
-        Liveness::Fresh { left } => Some((StopReason::RecordBusy, Some(left.max(MOMENT)), None)),
+    let holder = facts.record_holder.as_ref().filter(|_| claim.record.is_some());
+    let busy = holder.and_then(|holder| match holder.lease.liveness(now, facts.boot) {
+        Liveness::Fresh { left } => Some(left.max(MOMENT)),
         // Past its TTL it is believed no longer than anybody's.
         Liveness::Orphaned if now.lease >= holder.lease.expires() => None,
         // An orphan of our own runner is about to be resumed, within moments; its record stays its own.
-        Liveness::Orphaned => Some((StopReason::RecordBusy, Some(MOMENT), None)),
+        Liveness::Orphaned => Some(MOMENT),
         Liveness::Stale => None,
-    }
+    });
+    let its_turn = || order::waits_its_turn(facts, claim, policy, now).then_some(LOOK_AGAIN);
+    busy.or_else(its_turn).map(|wait| (StopReason::RecordBusy, Some(wait), None))
 }
 
 /// Line 11.
@@ -456,7 +459,7 @@ fn run(
         RunReason::Retry => claim.retries_used += 1,
         RunReason::StaleRetry => claim.stale_retries_used += 1,
         // A wait the target asked for is no crash; only orphans and hand-backs count as resumes.
-        RunReason::Resumed if is_deferred(claim) => {}
+        RunReason::Resumed if claim.is_deferred() => {}
         RunReason::Resumed => claim.resumes_used += 1,
         RunReason::First | RunReason::FirstAfterRetention | RunReason::SameRun => {}
     }
@@ -491,8 +494,4 @@ pub fn without_record(mut claim: Claim) -> Claim {
         lease.parent = None;
     }
     claim
-}
-
-fn is_deferred(claim: &Claim) -> bool {
-    matches!(&claim.state, State::Processing(Lease { deferred_until: Some(_), .. }))
 }

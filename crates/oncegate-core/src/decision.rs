@@ -25,6 +25,9 @@ pub struct Facts {
     pub pruned_done_at: Option<Timestamp>,
     /// The claim that holds the requested record, other than this one.
     pub record_holder: Option<RecordHolder>,
+    /// Whether another of oncegate's own claims, which arrived before this one and names the same record, has yet to
+    /// run or to run again by itself: it is queued or backs off, or somebody holds it and its record.
+    pub earlier_waits: bool,
     /// Whether running is held back for this automation, its source or this record.
     pub hold: Option<Hold>,
     /// First runs of this record in this automation within the window of the policy's loop limit.

@@ -21,6 +21,7 @@ pub mod key;
 pub mod limits;
 pub mod notice;
 pub mod nudge;
+pub mod order;
 pub mod person;
 pub mod policy;
 pub mod recovery;

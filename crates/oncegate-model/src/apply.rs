@@ -148,6 +148,7 @@ impl Search<'_> {
             pruned_done_at: world.pruned[key].filter(|_| wanted.pruned),
             record_holder: holder.and_then(|k| world.claim(k)),
             first_runs_of_record: wanted.record.map_or(0, |_| u32::try_from(runs).unwrap_or(u32::MAX)),
+            earlier_waits: wanted.order && world.earlier_waits(key),
             repeat_of: None,
             paused: world.paused,
             stale_streak: world.streak,

@@ -34,6 +34,8 @@ pub enum Promise {
     NoLoop,
     /// What oncegate's own steps have begun is theirs to go on with.
     OwnSteps,
+    /// Events of one record run in order of arrival.
+    InOrder,
 }
 
 /// A promise that was broken.
@@ -87,6 +89,8 @@ pub struct Ghost {
     pub asked: bool,
     /// A person decided that it shall not happen.
     pub dismissed: bool,
+    /// When it was first heard of, numbered over both keys.
+    pub arrived: u32,
     /// It was stopped as a loop, and neither a person nor another caller has spoken since.
     pub looped: bool,
 }

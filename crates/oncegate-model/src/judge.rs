@@ -65,6 +65,9 @@ pub fn claim(
     let was_done = asked.before.is_some_and(|c| matches!(c.state, State::Done { .. }));
     let is_done = writes.claim.as_ref().is_none_or(|c| matches!(c.state, State::Done { .. }));
     world.ghosts[key].asked = true;
+    if asked.before.is_none() {
+        world.ghosts[key].arrived = world.ghosts.iter().map(|g| g.arrived).max().unwrap_or_default() + 1;
+    }
     if was_done && !is_done {
         let ghost = &mut world.ghosts[key];
         Promise::DoneOnce.holds(ghost.forgettable, || "what is done was forgotten before its time".into())?;
@@ -154,6 +157,13 @@ fn may_start(world: &mut World, asked: &Asked<'_>, reason: RunReason) -> Result<
     Promise::PersonsWord.holds(!ghost.looped || by_caller, || "a loop went on by itself".into())?;
     ghost.looped = false;
     let Some(before) = asked.before else { return Ok(()) };
+    // What has begun has had its turn.
+    if before.flow && before.record.is_some() && !matches!(before.state, State::Processing(_)) {
+        let arrived = world.ghosts[asked.key].arrived;
+        let earlier = (0..world.rows.len()).filter(|k| world.ghosts[*k].arrived < arrived);
+        let waits = earlier.filter_map(|k| world.claim(k)).any(|c| world.goes_by_itself(c));
+        Promise::InOrder.holds(!waits, || format!("{reason:?} before what came earlier"))?;
+    }
     let half_done = by_caller && before.flow && !before.progress.is_clean();
     Promise::OwnSteps.holds(!half_done, || "a caller runs what oncegate's steps have begun".into())?;
     let other =

@@ -48,6 +48,13 @@ fn in_order(scope: &Scope, world: &World, order: [usize; KEYS]) -> Vec<u8> {
     for key in order {
         w.key(key);
     }
+    if scope.record && scope.keys == KEYS {
+        let [a, b] = order;
+        w.flags(&[
+            world.positions[a] < world.positions[b],
+            world.ghosts[a].arrived < world.ghosts[b].arrived,
+        ]);
+    }
     let mut callers: Vec<Vec<u8>> = world.callers.iter().map(|caller| w.caller(caller, order)).collect();
     callers.sort_unstable();
     w.bytes.extend(callers.into_iter().flatten());

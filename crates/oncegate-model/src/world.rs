@@ -94,6 +94,8 @@ pub struct World {
     pub other: Other,
     /// The claims.
     pub rows: [Option<Row>; KEYS],
+    /// Which of the rows was made first: the lower number.
+    pub positions: [u32; KEYS],
     /// When a claim that was forgotten was done.
     pub pruned: [Option<Timestamp>; KEYS],
     /// First runs of the record.
@@ -147,6 +149,7 @@ impl World {
             boot: Boot::alone(1),
             other: Other { boot: Boot { node: NodeNumber(1), start: 1 }, running: [None; KEYS] },
             rows: [None, None],
+            positions: [0; KEYS],
             pruned: [None; KEYS],
             first_runs: Vec::new(),
             paused: false,
@@ -171,6 +174,23 @@ impl World {
     /// The other claim that holds the record, as the store would find it.
     pub fn record_holder(&self, key: usize) -> Option<usize> {
         (0..KEYS).filter(|k| *k != key).find(|k| self.claim(*k).is_some_and(holds_record))
+    }
+
+    /// Whether an earlier claim of the record has yet to run, as the store would find it.
+    pub fn earlier_waits(&self, key: usize) -> bool {
+        let earlier = |k: &usize| *k != key && self.positions[*k] < self.positions[key];
+        (0..KEYS).filter(earlier).filter_map(|k| self.claim(k)).any(|c| self.goes_by_itself(c))
+    }
+
+    /// Whether an event's claim will run, run again or end without anybody's doing.
+    pub fn goes_by_itself(&self, claim: &Claim) -> bool {
+        let named = claim.flow && claim.record.is_some();
+        named
+            && match &claim.state {
+                State::None { due } | State::Error { due, .. } => due.is_some() && !self.paused,
+                State::Processing(lease) => lease.holds_record,
+                State::Done { .. } => false,
+            }
     }
 
     /// Every token in somebody's hands, with its key.
@@ -209,6 +229,7 @@ impl World {
                 }
             }
             none => {
+                self.positions[key] = self.positions.iter().max().map_or(1, |last| last + 1);
                 let run_id = run_id.flatten();
                 let (in_flight, unknown, succeeded) = (false, false, false);
                 *none = Some(Row { claim, run_id, updated_at: wall, in_flight, unknown, succeeded });

@@ -8,7 +8,7 @@ use oncegate_connect::{Caller, Mailer};
 use oncegate_core::key::{AutomationName, ClaimRef, Workspace};
 use oncegate_core::limits;
 use oncegate_core::notice::{self, NoticeKind};
-use oncegate_core::time::Tick;
+use oncegate_core::time::{Tick, Timestamp};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
@@ -90,6 +90,7 @@ async fn work(worker: Worker, concurrency: usize, mut stopped: watch::Receiver<b
         tokio::pin!(rung);
         rung.as_mut().enable();
         let mut full = active.len() >= concurrency;
+        let looked_at = gate.store().now().wall;
         if !full {
             let want = concurrency + active.len() + cooling.len();
             match gate.store().due(u32::try_from(want).unwrap_or(u32::MAX)).await {
@@ -124,7 +125,7 @@ async fn work(worker: Worker, concurrency: usize, mut stopped: watch::Receiver<b
         // Work that cools is due and cannot start: looking for it every moment would not help.
         let nap = match full || !cooling.is_empty() {
             true => LOOK,
-            false => until_next(&gate).await,
+            false => until_next(&gate, looked_at).await,
         };
         tokio::select! {
             Some(ended) = running.join_next(), if !running.is_empty() => {
@@ -203,8 +204,8 @@ fn settle(
     }
 }
 
-async fn until_next(gate: &Gatekeeper) -> Duration {
-    match gate.store().next_due().await {
+async fn until_next(gate: &Gatekeeper, looked_at: Timestamp) -> Duration {
+    match gate.store().next_due(looked_at).await {
         Ok(Some(due)) => due.since(gate.store().now().wall).clamp(Duration::from_millis(10), LOOK),
         Ok(None) | Err(_) => LOOK,
     }

@@ -22,6 +22,7 @@ use serde::Serialize;
 use crate::StoreError;
 use crate::access::{Access, AuditFilter};
 pub use crate::deliveries::*;
+pub use crate::in_line::{InLine, Neighbour, Neighbours};
 pub use crate::nodes::Nodes;
 use crate::notices::Notices;
 use crate::nudges::Nudges;
@@ -368,7 +369,7 @@ pub struct Due {
 
 /// The contract.
 #[async_trait]
-pub trait Store: Access + Nodes + Notices + Nudges + People + Privacy + Send + Sync {
+pub trait Store: Access + InLine + Nodes + Notices + Nudges + People + Privacy + Send + Sync {
     /// The secret from which ids, tokens and outgoing keys derive.
     fn secret(&self) -> &StoreSecret;
     /// This start of the gate.
@@ -467,10 +468,11 @@ pub trait Store: Access + Nodes + Notices + Nudges + People + Privacy + Send + S
     }
 
     /// Work that is due or lost its holder, oldest first, not of paused automations; after [`Nodes::hello`] only of
-    /// those that this node runs, so that what it cannot run does not stand before what it can.
+    /// those that this node runs, so that what it cannot run does not stand before what it can. What waits its turn on
+    /// a record is left out for a while.
     async fn due(&self, limit: u32) -> Result<Vec<Due>, StoreError>;
-    /// When the next work comes due.
-    async fn next_due(&self) -> Result<Option<Timestamp>, StoreError>;
+    /// When the next work comes due that was not due yet at `after`.
+    async fn next_due(&self, after: Timestamp) -> Result<Option<Timestamp>, StoreError>;
     /// Carries the lease clock on; to be called every [`oncegate_core::time::Tick::INTERVAL`].
     async fn tick(&self) -> Result<(), StoreError>;
     /// Forgets what retention has ended for, a bounded number of each kind; returns the number of the kind of which

@@ -11,6 +11,7 @@ pub mod clock;
 pub mod deliveries;
 mod error;
 pub mod failpoint;
+pub mod in_line;
 mod intake;
 pub mod moving;
 pub mod nodes;

@@ -66,29 +66,6 @@ const PLAIN: Cell = Cell {
     retrigger: false,
 };
 
-impl Row {
-    /// `none` or `error`.
-    fn is_open(self) -> bool {
-        use Row::*;
-        let held = matches!(self, Caller { .. } | Runner(_) | Deferred { .. });
-        let done = matches!(self, Done | DoneAtClaim { .. });
-        !held && !done && !self.is_forgotten()
-    }
-
-    /// Nothing is remembered but perhaps a hash. Retention ends on time, not when the reaper comes by.
-    fn is_forgotten(self) -> bool {
-        matches!(self, Row::Absent | Row::Pruned | Row::DonePastRetention)
-    }
-
-    fn holds_its_record(self) -> bool {
-        match self {
-            Row::Caller { held, .. } | Row::Runner(held) => held != Held::Taken,
-            Row::Deferred { .. } => true,
-            _ => false,
-        }
-    }
-}
-
 impl Cell {
     /// Two claims never hold one record, and a row that is not there names none.
     fn is_possible(&self) -> bool {
@@ -96,6 +73,7 @@ impl Cell {
             Record::HeldBy(_) => !self.row.holds_its_record(),
             Record::OfRow => !self.row.is_forgotten(),
             Record::NewAndHeld | Record::Changed => !matches!(self.row, Row::Absent | Row::Pruned),
+            Record::Behind { stale, .. } => !(stale && self.row.holds_its_record()),
             Record::None | Record::Free => true,
         }
     }
@@ -181,6 +159,10 @@ fn expected(c: &Cell) -> Expected {
         (.., record) if may_loop && c.at_loop_limit && record != Record::None => StopReason::LoopSuspected, // 8
         (_, FlagSeen::BusyElsewhere, _) => StopReason::FlagBusy, // 9
         (_, FlagSeen::Unreadable, _) => StopReason::FlagUnreadable, // 9
+        // 10. In order of arrival, for no longer than the SLA; what has begun goes on.
+        (.., Record::Behind { past_sla, .. }) if c.row.is_in_line() && (!past_sla || c.is_corrected()) => {
+            StopReason::RecordBusy
+        }
         // 10. An orphan within its TTL is about to be resumed; past it nobody has to wait for it.
         (.., Record::NewAndHeld | Record::HeldBy(Held::Fresh | Held::Orphan | Held::Elsewhere)) => {
             StopReason::RecordBusy
@@ -216,9 +198,14 @@ impl Fixture {
             Record::NewAndHeld => Some(held(caller(None), Held::Fresh)),
             Record::HeldBy(h @ (Held::Fresh | Held::Stale | Held::Taken)) => Some(held(caller(None), h)),
             Record::HeldBy(h) => Some(runner(h)),
-            Record::None | Record::Free | Record::OfRow | Record::Changed => None,
+            Record::Behind { stale: true, .. } => Some(runner(Held::Stale)),
+            Record::None | Record::Free | Record::Behind { .. } | Record::OfRow | Record::Changed => None,
         }
         .map(|lease| RecordHolder { id: OTHER, lease });
+        facts.earlier_waits = matches!(c.record, Record::Behind { .. });
+        if let (Record::Behind { past_sla: true, .. }, Some(claim)) = (c.record, &mut facts.claim) {
+            claim.open_since = NOW.wall.before(Policy::default().sla);
+        }
         (facts.hold, facts.flag) = (c.hold, c.flag);
         facts.first_runs_of_record = if c.at_loop_limit { 5 } else { 4 };
         facts.stale_streak = if c.at_stale_streak { 5 } else { 4 };
@@ -242,7 +229,9 @@ impl Fixture {
             record: match c.record {
                 Record::None | Record::OfRow => None,
                 Record::Changed => Some(self.records[1].clone()),
-                Record::Free | Record::NewAndHeld | Record::HeldBy(_) => Some(self.records[0].clone()),
+                Record::Free | Record::Behind { .. } | Record::NewAndHeld | Record::HeldBy(_) => {
+                    Some(self.records[0].clone())
+                }
             },
             ttl: None,
             correction: c.correction,
@@ -395,7 +384,8 @@ fn violations(c: &Cell, facts: &Facts, request: &Request, verdict: &Verdict) -> 
     }
     must(!new_attempt || after.parked.is_none(), "what runs is not parked");
 
-    let took = (new_attempt && matches!(c.record, Record::HeldBy(_))).then_some(OTHER);
+    let held = matches!(c.record, Record::HeldBy(_) | Record::Behind { stale: true, .. });
+    let took = (new_attempt && held).then_some(OTHER);
     must(changes.record_taken_from == took, "a record is taken from a stale holder, on a run only");
     must(changes.corrected == c.is_corrected(), "a correction is told");
     let first = matches!(got, Expected::Run(RunReason::First | RunReason::FirstAfterRetention));
@@ -474,7 +464,9 @@ fn what_may_start_now() {
     let held =
         [Held::Fresh, Held::Stale, Held::Orphan, Held::OrphanPastTtl, Held::Elsewhere].map(Record::HeldBy);
     let others = [Record::None, Record::Free, Record::OfRow, Record::NewAndHeld, Record::Changed];
-    let records = [&others[..], &held[..]].concat();
+    let behind = [(false, false), (false, true), (true, false), (true, true)]
+        .map(|(stale, past_sla)| Record::Behind { stale, past_sla });
+    let records = [&others[..], &behind[..], &held[..]].concat();
     let rows = rows();
     check_all("lines 7 to 11", |d| {
         let mut c = d.of(&offers);

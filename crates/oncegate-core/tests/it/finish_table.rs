@@ -210,6 +210,7 @@ pub(crate) fn facts(claim: Option<Claim>, boot: Boot) -> Facts {
         claim,
         pruned_done_at: None,
         record_holder: None,
+        earlier_waits: false,
         hold: None,
         first_runs_of_record: 0,
         repeat_of: None,

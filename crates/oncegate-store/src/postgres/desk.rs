@@ -165,6 +165,7 @@ fn first<'w>(shared: &Shared, one: &'w Waiting, now: Now) -> Option<Writes<'w>> 
         boot: shared.boot,
         restores: &shared.restores,
         recovering: false,
+        earlier_waits: false,
         repeat_of: None,
     };
     let name = || format!("{} of {}", place.key, place.automation);

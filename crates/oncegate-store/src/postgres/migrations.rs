@@ -7,7 +7,10 @@ use super::error::Fault;
 use crate::StoreError;
 
 /// Each step in turn; a released one is never changed.
-pub(super) const STEPS: [&str; 1] = [include_str!("../../migrations/postgres/0001_store.sql")];
+pub(super) const STEPS: [&str; 2] = [
+    include_str!("../../migrations/postgres/0001_store.sql"),
+    include_str!("../../migrations/postgres/0002_order.sql"),
+];
 
 /// The oldest server that is known to do all that is asked of it (`server_version_num`).
 const OLDEST: i32 = 140_000;

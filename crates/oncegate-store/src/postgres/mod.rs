@@ -21,6 +21,7 @@ mod error;
 mod export;
 mod family;
 mod hello;
+mod in_line;
 mod inspect;
 mod intake;
 mod migrations;

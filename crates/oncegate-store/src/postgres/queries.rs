@@ -9,9 +9,11 @@ use tokio_postgres::Row;
 use super::connection::Connection;
 use super::context::Params;
 use super::error::{Fault, unreadable};
+use super::in_line::earlier;
 use super::row::{self, Stored, ts};
 use super::steps;
 use crate::api::{Due, HistoryRow, Page, Payload, Work};
+use crate::in_line::UNSEEN;
 
 /// Every row of a statement that is prepared once.
 pub(super) async fn rows(db: &Connection, sql: &str, params: &Params<'_>) -> Result<Vec<Row>, Fault> {
@@ -102,13 +104,17 @@ pub(super) async fn due(
     limit: u32,
 ) -> Result<Vec<Due>, Fault> {
     let over = boot.over();
+    let unseen = now.wall.before(UNSEEN).as_millis();
     let found = rows(
         db,
+        concat!(
         "SELECT workspace_id, claim_id, name FROM ( \
            SELECT c.workspace_id, c.claim_id, a.name, c.due_at AS at, c.position FROM claims c \
              JOIN automations a ON a.workspace_id = c.workspace_id AND a.id = c.automation_id \
              WHERE c.due_at <= $1 AND c.due_at IS NOT NULL AND c.flow AND a.paused_at IS NULL \
-           UNION ALL \
+             AND (c.record IS NULL OR c.processing_state = 'processing' OR c.due_at <= $7 OR NOT EXISTS (SELECT 1",
+             earlier!("c.workspace_id", "c.record", "c.position"),
+          ")) UNION ALL \
            SELECT c.workspace_id, c.claim_id, a.name, c.processing_started_at, c.position FROM claims c \
              JOIN automations a ON a.workspace_id = c.workspace_id AND a.id = c.automation_id \
              WHERE c.processing_state = 'processing' AND c.flow AND c.due_at IS NULL \
@@ -116,8 +122,8 @@ pub(super) async fn due(
              AND a.paused_at IS NULL) due \
          WHERE $6::text IS NULL OR (workspace_id, name) IN ( \
            SELECT (j ->> 0)::bigint, j ->> 1 FROM jsonb_array_elements($6::text::jsonb) j) \
-         ORDER BY at, position LIMIT $5",
-        &[&now.wall.as_millis(), &now.lease.0, &over.start, &over.end, &i64::from(limit), &runs],
+         ORDER BY at, position LIMIT $5"),
+        &[&now.wall.as_millis(), &now.lease.0, &over.start, &over.end, &i64::from(limit), &runs, &unseen],
     )
     .await?;
     due_rows(&found)
@@ -140,10 +146,10 @@ pub(super) fn due_rows(rows: &[Row]) -> Result<Vec<Due>, Fault> {
 }
 
 /// When the next work of the runner comes due.
-pub(super) async fn next_due(db: &Connection) -> Result<Option<Timestamp>, Fault> {
+pub(super) async fn next_due(db: &Connection, after: Timestamp) -> Result<Option<Timestamp>, Fault> {
     let sql = "SELECT min(c.due_at) FROM claims c \
         JOIN automations a ON a.workspace_id = c.workspace_id AND a.id = c.automation_id \
-        WHERE c.due_at IS NOT NULL AND c.flow AND a.paused_at IS NULL";
-    let found = row_opt(db, sql, &[]).await?;
+        WHERE c.due_at > $1 AND c.flow AND a.paused_at IS NULL";
+    let found = row_opt(db, sql, &[&after.as_millis()]).await?;
     Ok(found.and_then(|r| r.get::<_, Option<i64>>(0)).map(ts))
 }

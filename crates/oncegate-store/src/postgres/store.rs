@@ -347,10 +347,10 @@ impl Store for PgStore {
         })
     }
 
-    async fn next_due(&self) -> Result<Option<Timestamp>, StoreError> {
+    async fn next_due(&self, after: Timestamp) -> Result<Option<Timestamp>, StoreError> {
         match self.shared.recovering() || self.shared.is_superseded() {
             true => Ok(None),
-            false => read!(self, |db| queries::next_due(&db).await),
+            false => read!(self, |db| queries::next_due(&db, after).await),
         }
     }
 

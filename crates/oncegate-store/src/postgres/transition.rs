@@ -208,6 +208,10 @@ impl Context<'_> {
             None => false,
             Some(run_id) => self.run_id_is_constant(place.workspace, run_id, id).await?,
         };
+        let earlier_waits = match stored {
+            Some(stored) if wanted.order => self.earlier_waits(stored).await?,
+            _ => false,
+        };
         let repeat_of = self.original(wanted.repeat, (id, place), stored).await?;
         let stale_streak: i32 = of_automation.get(1);
         let loaded = Loaded {
@@ -225,6 +229,7 @@ impl Context<'_> {
             boot: self.boot,
             restores: &self.shared.restores,
             recovering: self.recovering,
+            earlier_waits,
             repeat_of,
         };
         Ok((holder, loaded))

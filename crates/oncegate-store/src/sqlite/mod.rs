@@ -16,6 +16,7 @@ mod dir;
 mod disk;
 mod export;
 mod family;
+mod in_line;
 mod inspect;
 mod intake;
 mod migrations;

@@ -338,7 +338,7 @@ fn read_all(db: &Connection) {
     let names = [(Workspace::DEFAULT, AutomationName::try_from("welcome").unwrap())];
     queries::due(db, NOW, BOOT, Some(&names.clone().into()), 10).unwrap();
     queries::stranded(db, NOW, BOOT, &names.into()).unwrap();
-    upkeep::next_due(db).unwrap();
+    upkeep::next_due(db, NOW.wall).unwrap();
     vitals::read(db, Path::new("."), NOW, BOOT).unwrap();
     intake::rejected(db, WS, None, None, 10).unwrap();
     intake::parked(db, WS, None, None, 10).unwrap();

@@ -8,10 +8,12 @@ use oncegate_core::time::{Now, millis};
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, Row, Rows, params, params_from_iter};
 
+use super::in_line::earlier;
 use super::row::{self, ts};
 
 use crate::StoreError;
 use crate::api::{Due, HistoryRow, Page, Payload, Work};
+use crate::in_line::UNSEEN;
 use crate::nodes::{Names, STRANDED_MAX};
 
 /// The list a row stands in, in SQL: the same answer as [`oncegate_core::inbox::list_of`], which the conformance
@@ -206,8 +208,10 @@ pub(super) fn due(
         "SELECT workspace_id, claim_id, name FROM ( \
            SELECT c.workspace_id, c.claim_id, a.name, c.due_at AS at, c.automation_id FROM claims c \
              JOIN automations a ON a.id = c.automation_id \
-             WHERE c.due_at <= ?1 AND c.flow = 1 AND a.paused_at IS NULL \
-           UNION ALL \
+             WHERE c.due_at <= ?1 AND c.flow = 1 AND a.paused_at IS NULL AND (c.record IS NULL \
+             OR c.processing_state = 'processing' OR c.due_at <= ?7 OR NOT EXISTS (SELECT 1",
+        earlier!("c.workspace_id", "c.record", "c.id"),
+        ")) UNION ALL \
            SELECT c.workspace_id, c.claim_id, a.name, c.processing_started_at, c.automation_id FROM claims c \
              JOIN automations a ON a.id = c.automation_id \
              WHERE c.processing_state = 'processing' AND c.flow = 1 AND c.due_at IS NULL \
@@ -225,7 +229,8 @@ pub(super) fn due(
         over.start,
         over.end,
         limit,
-        runs
+        runs,
+        now.wall.before(UNSEEN).as_millis()
     ])?)
 }
 

@@ -403,10 +403,10 @@ impl Store for SqliteStore {
         self.readers.read(move |db| queries::due(db, shared.now(), shared.boot, runs.as_deref(), limit)).await
     }
 
-    async fn next_due(&self) -> Result<Option<Timestamp>, StoreError> {
+    async fn next_due(&self, after: Timestamp) -> Result<Option<Timestamp>, StoreError> {
         match self.shared.recovering.load(Ordering::Acquire) {
             true => Ok(None),
-            false => self.readers.read(upkeep::next_due).await,
+            false => self.readers.read(move |db| upkeep::next_due(db, after)).await,
         }
     }
 

@@ -16,6 +16,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::automations::Standing;
 use super::family::Above;
+use super::in_line;
 use super::row::{self, Extra, Stored};
 use super::written;
 use crate::StoreError;
@@ -215,6 +216,10 @@ impl Context<'_> {
             None => false,
             Some(run_id) => self.run_id_is_constant(place.workspace, run_id, id)?,
         };
+        let earlier_waits = match stored {
+            Some(stored) if wanted.order => in_line::earlier_waits(self.db, stored)?,
+            _ => false,
+        };
         let repeat_of = self.original(wanted.repeat, (id, place), stored)?;
         let loaded = Loaded {
             id: id.id,
@@ -223,6 +228,7 @@ impl Context<'_> {
             pruned_done_at,
             record_holder: None,
             first_runs_of_record,
+            earlier_waits,
             repeat_of,
             paused,
             stale_streak,

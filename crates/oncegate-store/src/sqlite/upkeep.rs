@@ -130,12 +130,12 @@ fn reap_claims(db: &Connection, now: Now, limit: u32, journal: &Journal) -> Resu
 }
 
 /// When the next work of the runner comes due.
-pub(super) fn next_due(db: &Connection) -> Result<Option<Timestamp>, StoreError> {
+pub(super) fn next_due(db: &Connection, after: Timestamp) -> Result<Option<Timestamp>, StoreError> {
     let at: Option<i64> = db
         .prepare_cached(
             "SELECT min(c.due_at) FROM claims c JOIN automations a ON a.id = c.automation_id \
-             WHERE c.due_at IS NOT NULL AND c.flow = 1 AND a.paused_at IS NULL",
+             WHERE c.due_at > ?1 AND c.flow = 1 AND a.paused_at IS NULL",
         )?
-        .query_row([], |r| r.get(0))?;
+        .query_row([after.as_millis()], |r| r.get(0))?;
     Ok(at.map(row::ts))
 }

@@ -27,6 +27,8 @@ pub struct Wanted<'a> {
     pub record: Option<&'a RecordName>,
     /// Whether another claim with this run id ended before [`run_id_horizon`].
     pub run_id: Option<&'a RunId>,
+    /// Whether an earlier one of the same record waits ([`Facts::earlier_waits`]).
+    pub order: bool,
     /// Which claim it repeats.
     pub repeat: Repeat,
 }
@@ -57,6 +59,8 @@ pub fn wanted<'a>(request: &'a Request, claim: Option<&'a Claim>) -> Wanted<'a> 
         record: request.record.as_ref().or(claim.and_then(|c| c.record.as_ref())),
         // Asked before it matters: that it is wrong must be told before the first answer gets lost.
         run_id: decide::run_id_of(request),
+        // Only what has been queued has a place in the line.
+        order: claim.is_some_and(|c| c.flow && c.record.is_some()),
         repeat: match (claim, &request.likeness) {
             (Some(Claim { repeat_of: Some(id), .. }), _) => Repeat::Known(*id),
             // Once a person has looked at it, or somebody has begun it, it is judged by its own key alone.
@@ -87,6 +91,8 @@ pub struct Loaded<'a> {
     pub record_holder: Option<&'a Claim>,
     /// First runs of the wanted record in this automation within the policy's window.
     pub first_runs_of_record: u32,
+    /// Whether an earlier one of the wanted record has yet to run.
+    pub earlier_waits: bool,
     /// The wanted claim that this one repeats.
     pub repeat_of: Option<Original>,
     /// Whether the automation is paused.
@@ -124,6 +130,7 @@ impl Loaded<'_> {
                 false => self.paused.then_some(Hold::Paused),
             },
             first_runs_of_record: self.first_runs_of_record,
+            earlier_waits: self.earlier_waits,
             repeat_of: self.repeat_of.clone(),
             flag: FlagSeen::Clear,
             stale_streak: self.stale_streak,

@@ -447,6 +447,7 @@ async fn a_move_is_taken_back_until_a_node_has_started() {
     recover(&options, "by mistake", false).await.unwrap();
     // A version before this one had moved it: it is copied and upgraded to take the move back.
     let moved = rusqlite::Connection::open(dir.path().join("oncegate.db")).unwrap();
+    moved.execute_batch("DROP INDEX claims_in_line").unwrap();
     moved.pragma_update(None, "user_version", 4).unwrap();
     drop(moved);
     take_back(dir.path(), &options).await.unwrap();

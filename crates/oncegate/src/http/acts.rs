@@ -5,10 +5,10 @@ use std::sync::Arc;
 use axum::RequestExt;
 use axum::extract::{FromRequest, Path, Request};
 use axum::response::Response;
-use oncegate_core::key::ClaimId;
+use oncegate_core::key::{ClaimId, ClaimRef};
 use oncegate_core::limits;
 use oncegate_core::reset::{Act, Refusal};
-use oncegate_store::api::{ActCall, Acted};
+use oncegate_store::api::{ActCall, Acted, Neighbour};
 use oncegate_store::people::{Write, Written};
 use serde_json::{Value, json};
 
@@ -51,12 +51,27 @@ impl FromRequest<Arc<AppState>> for Doing {
     }
 }
 
+/// Who runs it again is told that newer events have written its record since.
+async fn overtaken(state: &AppState, id: ClaimRef, act: &Act) -> Result<Option<Neighbour>, Problem> {
+    match act {
+        Act::Reset { .. } | Act::FromStart { .. } => {
+            Ok(state.gate.store().neighbours(id).await?.overtaken_by)
+        }
+        Act::MarkError { .. } | Act::MarkDone | Act::Dismiss => Ok(None),
+    }
+}
+
 impl Doing {
     async fn act(self, act: Act, tag: Option<String>) -> Answered {
         let id = self.caller.claim(&self.state, &self.subject).await?.at();
+        let overtaken = overtaken(&self.state, id, &act).await?;
         let call = ActCall { id, act, reason: self.reason, actor: self.actor };
-        let show = |written: &Written, now| match written {
-            Written::Act(Acted::Written(view)) => Ok(answer::claim(view, now)),
+        let show = move |written: &Written, now| match written {
+            Written::Act(Acted::Written(view)) => {
+                let mut answer = answer::claim(view, now);
+                answer["overtaken_by"] = json!(overtaken);
+                Ok(answer)
+            }
             Written::Act(Acted::Refused(refusal)) => Err(refused(refusal)),
             Written::Act(Acted::NotFound) => Err(Problem::not_found("there is no such claim")),
             _ => Err(once::odd()),
@@ -172,11 +187,13 @@ pub(crate) async fn run_now(mut doing: Doing) -> Answered {
         .with("run_url", view.run_url));
     }
     let act = Act::Reset { run_now: true, confirm_holder: None, verified: false };
+    let overtaken = overtaken(&doing.state, view.at(), &act).await?;
     let call = ActCall { id: view.at(), act, reason: doing.reason, actor: doing.actor };
-    let show = |written: &Written, now| match written {
+    let show = move |written: &Written, now| match written {
         Written::Act(Acted::Written(view)) => {
             let mut answer = answer::claim(view, now);
             answer["answer"] = "queued".into();
+            answer["overtaken_by"] = json!(overtaken);
             Ok(answer)
         }
         Written::Act(Acted::Refused(Refusal::LiveHolder { .. } | Refusal::Nothing(_))) => {

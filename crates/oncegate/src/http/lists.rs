@@ -127,6 +127,9 @@ pub(crate) async fn claim(
     if view.claim.flow && !runs && open && shown["note"].is_null() {
         shown["note"] = notice::no_runner(view.automation.as_str()).into();
     }
+    let neighbours = store.neighbours(id).await?;
+    shown["waits_for"] = json!(neighbours.waits_for);
+    shown["overtaken_by"] = json!(neighbours.overtaken_by);
     shown["result"] = view.result.as_deref().and_then(|r| serde_json::from_str(r).ok()).unwrap_or_default();
     shown["history"] = json!(store.history(id).await?);
     // A mismatch is judged by what came: `/v1/rejected/{id}` of a delivery shows its body.

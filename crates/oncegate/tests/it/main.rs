@@ -30,6 +30,8 @@ mod mails;
 mod news;
 #[path = "promises/one_runner.rs"]
 mod one_runner;
+#[path = "promises/order.rs"]
+mod order;
 mod parsers;
 mod promises;
 #[path = "promises/repeats.rs"]

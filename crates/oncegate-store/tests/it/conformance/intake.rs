@@ -488,7 +488,7 @@ async fn a_paused_automation_takes_events_in_and_runs_none() {
             panic!("intake goes on")
         };
         assert!(bench.due_ids().await.is_empty());
-        assert_eq!(bench.next_due().await.unwrap(), None);
+        assert_eq!(bench.next_due(Timestamp::from_millis(0)).await.unwrap(), None);
         assert_eq!(bench.answer(runner(id, bench.boot())).await, "stop paused");
         bench.live(MINUTE).await;
         assert!(pause(false).await);

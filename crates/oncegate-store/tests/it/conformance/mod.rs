@@ -34,6 +34,7 @@ mod never_lost;
 pub(crate) mod nodes;
 mod notices;
 mod nudges;
+mod order;
 mod people;
 mod privacy;
 mod records;

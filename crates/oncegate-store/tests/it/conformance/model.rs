@@ -26,6 +26,8 @@ const KEYS: [(&str, &str); 3] = [("welcome", "k1"), ("welcome", "k2"), ("hold", 
 
 struct Row {
     claim: Claim,
+    /// Rows made later have higher ones.
+    position: usize,
     /// Of the last attempt, also after its end.
     run_id: Option<RunId>,
     result: Option<String>,
@@ -36,8 +38,8 @@ struct Row {
 }
 
 impl Row {
-    fn new(claim: Claim) -> Self {
-        Self { claim, run_id: None, result: None, stops: 0, payload: None, steps: Vec::new() }
+    fn new(claim: Claim, position: usize) -> Self {
+        Self { claim, position, run_id: None, result: None, stops: 0, payload: None, steps: Vec::new() }
     }
 
     fn put(&mut self, claim: Claim, result: Option<String>) {
@@ -72,11 +74,28 @@ struct Model {
     first_runs: Vec<(RecordName, &'static str, Timestamp)>,
     streak: BTreeMap<&'static str, u32>,
     paused: bool,
+    made: usize,
 }
 
 impl Model {
     fn token(&self, key: usize, back: usize) -> Option<Token> {
         self.tokens.get(&key)?.iter().rev().nth(back).cloned()
+    }
+
+    /// An event that came earlier and names the same record holds it, is queued, or backs off.
+    fn earlier_waits(&self, key: usize) -> bool {
+        let Some(mine) = self.rows.get(&key).filter(|r| r.claim.flow && r.claim.record.is_some()) else {
+            return false;
+        };
+        let earlier =
+            |r: &Row| r.claim.flow && r.claim.record == mine.claim.record && r.position < mine.position;
+        self.rows.iter().filter(|(_, r)| earlier(r)).any(|(k, r)| match &r.claim.state {
+            State::Processing(lease) => lease.holds_record,
+            State::None { due } | State::Error { due, .. } => {
+                due.is_some() && !(self.paused && KEYS[*k].0 == "welcome")
+            }
+            State::Done { .. } => false,
+        })
     }
 
     fn facts(&self, key: usize, id: ClaimRef, request: &Request, now: Now, boot: Boot) -> Facts {
@@ -102,6 +121,7 @@ impl Model {
         let constant = asked.is_some()
             && others().any(|r| r.run_id == asked && r.ended().is_some_and(|at| at < now.wall.before(HOUR)));
         Facts {
+            earlier_waits: self.earlier_waits(key),
             id: id.id,
             pruned_done_at: self.pruned.get(&key).copied().filter(|_| claim.as_ref().is_none_or(open)),
             claim,
@@ -157,7 +177,8 @@ impl Model {
             if first_run && let Some(record) = &claim.record {
                 self.first_runs.push((record.clone(), of, now.wall));
             }
-            self.rows.entry(key).or_insert_with(|| Row::new(claim.clone())).put(claim, None);
+            self.made += 1;
+            self.rows.entry(key).or_insert_with(|| Row::new(claim.clone(), self.made)).put(claim, None);
         }
         *self.streak.entry(of).or_default() += u32::from(went_stale);
         if starts {

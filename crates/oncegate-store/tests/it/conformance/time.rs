@@ -106,7 +106,7 @@ async fn work_is_due_in_the_order_in_which_it_came_due() {
         }
         assert_eq!(bench.due_ids().await, ids);
         assert_eq!(bench.due(2).await.unwrap().iter().map(|d| d.id).collect::<Vec<_>>(), ids[..2]);
-        assert_eq!(bench.next_due().await.unwrap(), Some(MORNING));
+        assert_eq!(bench.next_due(Timestamp::from_millis(0)).await.unwrap(), Some(MORNING));
         // The first is deferred: it waits by itself until its time has come.
         let claimed = bench.ask(runner(ids[0], bench.boot())).await;
         let until = bench.clock.read().wall.after(MINUTE);

@@ -142,7 +142,7 @@ async fn what_was_open_is_an_error_for_a_person_and_the_rest_stays() {
     store.end_recovery("looked".into(), "mara".into()).await.unwrap();
     assert!(!store.end_recovery("again".into(), "mara".into()).await.unwrap());
     assert!(store.due(100).await.unwrap().is_empty());
-    assert_eq!(store.next_due().await.unwrap(), None);
+    assert_eq!(store.next_due(store.now().wall).await.unwrap(), None);
     for life in LIVES.iter().filter(|life| life.is_open) {
         let answer = store.claim(caller(life.key)).await.unwrap().unwrap();
         assert_eq!(words(&answer.decision), "stop needs_review", "{}", life.key);

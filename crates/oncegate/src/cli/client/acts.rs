@@ -6,6 +6,7 @@ use super::super::ending::Failure;
 use super::super::term::age;
 use super::super::term::text::{clean, shell_word};
 use super::gate::{Answer, Connection, Gate};
+use super::show;
 use super::target::Target;
 use super::trouble::Trouble;
 
@@ -250,6 +251,11 @@ fn say(gate: &Gate, answer: &Answer) -> Result<u8, Failure> {
             line.push_str(&format!(", due {}", age::relative(answer.now, due)));
         }
         line.push('\n');
+        if let Some(newer) = show::neighbour(&claim["overtaken_by"]) {
+            line.push_str(&format!(
+                "warning: {newer} came later and has written this record; when this one runs, it writes what is older\n"
+            ));
+        }
         line
     });
     Ok(0)

@@ -90,6 +90,17 @@ fn claim(screen: &Screen, claim: &Value, now: Timestamp) -> String {
     fact(&mut page, screen, "repeat of", &word(&claim["repeat_of"]["idempotency_key"]));
     fact(&mut page, screen, "hint", &text("hint"));
     fact(&mut page, screen, "record", &text("record"));
+    if let Some(earlier) = neighbour(&claim["waits_for"]) {
+        fact(&mut page, screen, "waits for", &format!("{earlier}, which came earlier on this record"));
+    }
+    if let Some(newer) = neighbour(&claim["overtaken_by"]) {
+        fact(
+            &mut page,
+            screen,
+            "overtaken by",
+            &format!("{newer}, which came later and has written this record"),
+        );
+    }
     fact(&mut page, screen, "run", &text("run_url"));
     fact(&mut page, screen, "started", &when("processing_started_at"));
     fact(&mut page, screen, "done", &when("done_at"));
@@ -104,6 +115,12 @@ fn claim(screen: &Screen, claim: &Value, now: Timestamp) -> String {
     deliveries(&mut page, screen, claim);
     timeline(&mut page, screen, claim);
     page
+}
+
+/// Another claim of the same record, e.g. `form:2 of welcome mail`.
+pub(super) fn neighbour(of: &Value) -> Option<String> {
+    let (key, automation) = (of["idempotency_key"].as_str()?, of["automation"].as_str()?);
+    Some(format!("{} of {}", clean(key), clean(automation)))
 }
 
 fn retries(claim: &Value) -> String {

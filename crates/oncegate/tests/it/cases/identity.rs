@@ -167,7 +167,7 @@ sources:
     assert_eq!(receiver.requests().len(), 1, "the second waits for the first, whatever the spelling");
     hold.let_go();
     receiver.got("/create", 1).await;
-    gate.advance(secs(30)).await;
+    // At once: nobody has to come by and look.
     receiver.got("/update", 1).await;
     assert_eq!((receiver.to("/look").len(), receiver.to("/create").len()), (2, 1));
     eventually("both are done", async || (gate.api.list("state=done").await.len() == 2).then_some(())).await;
