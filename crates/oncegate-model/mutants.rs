@@ -245,6 +245,16 @@ pub const MUTANTS: &[Mutant] = &[
         find: "busy.or_else(its_turn).map(", put: "busy.map(",
     },
     Mutant {
+        line: "Steps", name: "a question is waited for no longer than a unit", file: "finish", scope: "a question",
+        breaks: "PersonsWord",
+        find: "deferred_until: Some(Timestamp::NEVER),", put: "deferred_until: Some(now.wall),",
+    },
+    Mutant {
+        line: "Steps", name: "a question stands in no list", file: "finish", scope: "a question",
+        breaks: "NothingIsLost",
+        find: "Call::Review { .. } => Some(Parked::Review),", put: "Call::Review { .. } => None,",
+    },
+    Mutant {
         line: "Records", name: "who lost its record keeps its token", file: "decide", scope: "together",
         breaks: "OldTokenIsVoid",
         find: "    claim.generation += 1;\n    if let State::Processing(lease) = &mut claim.state {",
@@ -334,7 +344,7 @@ pub const MUTANTS: &[Mutant] = &[
     Mutant {
         line: "Finishing", name: "who is back at work stays parked", file: "finish", scope: "together",
         breaks: "NothingIsLost",
-        find: "claim.parked.filter(|_| *call != Call::Heartbeat)", put: "claim.parked",
+        find: "Call::Heartbeat => None,", put: "Call::Heartbeat => claim.parked,",
     },
     Mutant {
         line: "Reset", name: "done needs no verification", file: "reset", scope: "together", breaks: "DoneOnce",
@@ -352,13 +362,13 @@ pub const MUTANTS: &[Mutant] = &[
     Mutant {
         line: "Reset", name: "a live holder is taken for dead", file: "reset", scope: "together",
         breaks: "LiveIsLeftAlone",
-        find: "Liveness::Fresh { .. } => true,", put: "Liveness::Fresh { .. } => false,",
+        find: "Liveness::Fresh { .. } => !claim.is_in_review(),", put: "Liveness::Fresh { .. } => false,",
     },
     Mutant {
         line: "Reset", name: "a live holder's claim is dismissed", file: "reset", scope: "all retries",
         breaks: "LiveIsLeftAlone",
-        find: "State::Processing(lease) if is_alive(lease, now, boot) => {",
-        put: "State::Processing(lease) if false && is_alive(lease, now, boot) => {",
+        find: "State::Processing(_) if is_alive(claim, now, boot) => {",
+        put: "State::Processing(_) if false && is_alive(claim, now, boot) => {",
     },
     Mutant {
         line: "Reset", name: "a reset voids no token", file: "reset", scope: "together", breaks: "NothingIsLost",

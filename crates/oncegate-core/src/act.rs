@@ -35,6 +35,10 @@ pub enum Act {
     MarkDone,
     /// It shall not happen; or, for `done`, the mark in the inbox has been looked at.
     Dismiss,
+    /// Yes, to the question of a `review` step: it goes on.
+    Approve,
+    /// No: it shall not happen.
+    Decline,
 }
 
 /// Why not; the caller is told how to go on.
@@ -75,6 +79,11 @@ pub enum Refusal {
     /// Nothing to do.
     #[error("the claim is {0} already")]
     Nothing(&'static str),
+    /// Nobody asked.
+    #[error(
+        "no step of this claim waits for an answer; only one that stands in `parked` as `review` can be approved or declined"
+    )]
+    NotInReview,
     /// Only an error can be declared done.
     #[error("only a claim in error can be marked done; this one is {0}")]
     NotAnError(&'static str),

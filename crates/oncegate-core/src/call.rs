@@ -26,6 +26,11 @@ pub enum Call {
         /// In words.
         note: String,
     },
+    /// A step asks a person: the lease is suspended until somebody answers.
+    Review {
+        /// What is asked.
+        note: String,
+    },
     /// The gate stops; due at once, no retry spent.
     HandBack,
     /// The target took the work and will call back with this token: from now on it holds the attempt.

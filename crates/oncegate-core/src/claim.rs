@@ -293,7 +293,7 @@ pub struct Nudge {
     pub unanswered: u32,
 }
 
-/// Why a claim that is `none` stands in the parked list.
+/// Why a claim stands in the parked list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Parked {
@@ -309,9 +309,28 @@ pub enum Parked {
     Restored,
     /// It is the same effect as another claim by the automation's repeat rule ([`Claim::repeat_of`]).
     Repeat,
+    /// Its step asks a person, and its attempt is suspended until somebody answers: the one reason that stands beside
+    /// `processing`.
+    Review,
 }
 
 impl Parked {
+    /// Every reason.
+    pub const ALL: [Self; 7] = [
+        Self::NeedsReplay,
+        Self::LoopSuspected,
+        Self::Incident,
+        Self::Reset,
+        Self::Restored,
+        Self::Repeat,
+        Self::Review,
+    ];
+
+    /// Reads the word.
+    pub fn parse(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|parked| parked.as_str() == word)
+    }
+
     /// The word stored and shown.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -321,6 +340,7 @@ impl Parked {
             Self::Reset => "reset",
             Self::Restored => "restored",
             Self::Repeat => "repeat",
+            Self::Review => "review",
         }
     }
 }
@@ -449,6 +469,11 @@ impl Claim {
     /// Whether its attempt waits by itself, and holds nothing but the claim meanwhile.
     pub fn is_deferred(&self) -> bool {
         matches!(&self.state, State::Processing(Lease { deferred_until: Some(_), .. }))
+    }
+
+    /// Whether its attempt waits for a person's answer; nobody is at work meanwhile.
+    pub fn is_in_review(&self) -> bool {
+        self.parked == Some(Parked::Review) && self.is_deferred()
     }
 
     /// How a person names the live holder when confirming that they mean to reset it.

@@ -166,7 +166,8 @@ fn processing(
         Liveness::Fresh { left } => {
             if let Some(until) = lease.deferred_until {
                 let runner = matches!(request.start, Start::Now(Holder::Runner { .. }));
-                return match until.since(now.wall) {
+                // A target is not waited for longer than that; a person is.
+                return match until.since(now.wall).min(policy.sla) {
                     Duration::ZERO if runner => candidate(RunReason::Resumed, false),
                     wait => Err(stop(StopReason::InProgress, Some(wait.max(MOMENT)), None, None)),
                 };
@@ -442,7 +443,7 @@ fn held_back(
         Liveness::Stale => None,
     });
     let its_turn = || order::waits_its_turn(facts, claim, policy, now).then_some(LOOK_AGAIN);
-    busy.or_else(its_turn).map(|wait| (StopReason::RecordBusy, Some(wait), None))
+    busy.or_else(its_turn).map(|wait| (StopReason::RecordBusy, Some(wait.min(policy.ttl.get())), None))
 }
 
 /// Line 11.

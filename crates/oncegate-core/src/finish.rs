@@ -3,10 +3,10 @@
 
 use std::time::Duration;
 
-use crate::claim::{Claim, ErrorCause, Holder, Lease, Nudge, State};
+use crate::claim::{Claim, ErrorCause, Holder, Lease, Nudge, Parked, State};
 use crate::limits;
 use crate::policy::{Jitter, Policy, in_words};
-use crate::time::{Now, Timestamp, millis};
+use crate::time::{LeaseInstant, Now, Timestamp, millis};
 use crate::token::Fence;
 
 pub use crate::call::*;
@@ -40,13 +40,15 @@ pub fn finish(
             Finished { answer: Answer::Accepted, claim: Some(claim) }
         }
         (State::Error { .. }, Call::Heartbeat) => unchanged(Answer::NotProcessing),
-        (State::Error { .. }, Call::Error { .. } | Call::Defer { .. } | Call::HandBack | Call::HandOver) => {
-            unchanged(Answer::Unchanged)
-        }
+        (State::Error { .. }, _) => unchanged(Answer::Unchanged),
         (State::Processing(lease), call) => {
             let state = next_state(claim, lease, call, policy, now, jitter);
             // Whoever was stopped meanwhile for a passing reason need not come back: somebody is at work.
-            let parked = claim.parked.filter(|_| *call != Call::Heartbeat);
+            let parked = match call {
+                Call::Heartbeat => None,
+                Call::Review { .. } => Some(Parked::Review),
+                _ => claim.parked,
+            };
             let nudge = called_back(claim, &state, policy);
             Finished {
                 answer: Answer::Accepted,
@@ -108,6 +110,13 @@ fn next_state(claim: &Claim, lease: &Lease, call: &Call, policy: &Policy, now: N
                 ..lease.clone()
             }),
         },
+        // However long that takes: the digest tells whom it is late for.
+        Call::Review { .. } => State::Processing(Lease {
+            renewed: LeaseInstant(Timestamp::NEVER.as_millis()),
+            deferred_until: Some(Timestamp::NEVER),
+            heard_from: true,
+            ..lease.clone()
+        }),
         Call::HandOver => State::Processing(Lease {
             holder: Holder::Caller { run_id: None },
             renewed: now.lease.max(lease.renewed),

@@ -1,7 +1,7 @@
 //! What a person may do to a claim: reset it, mark it, say that it happened, dismiss it. Each needs a name and a
 //! reason (checked at the edge), is audited by the store, voids tokens, and keeps history, payload and key.
 
-use crate::claim::{Boot, Claim, ErrorCause, Lease, Liveness, Nudge, Parked, Progress, State};
+use crate::claim::{Boot, Claim, ErrorCause, Liveness, Nudge, Parked, Progress, State};
 use crate::finish::cut;
 use crate::policy::Policy;
 use crate::time::{Now, Timestamp};
@@ -53,6 +53,16 @@ pub fn act(claim: &Claim, act: &Act, policy: &Policy, now: Now, boot: Boot) -> R
             State::None { .. } | State::Processing(_) | State::Done { .. } => Err(Refusal::NotAnError(word)),
         },
         Act::Dismiss => dismiss(claim, now, boot),
+        Act::Approve | Act::Decline if !claim.is_in_review() => Err(Refusal::NotInReview),
+        Act::Approve => {
+            let mut approved = claim.clone();
+            approved.parked = None;
+            if let State::Processing(lease) = &mut approved.state {
+                (lease.deferred_until, lease.renewed) = (Some(now.wall), now.lease);
+            }
+            Ok(approved)
+        }
+        Act::Decline => dismiss(claim, now, boot),
     }
 }
 
@@ -101,8 +111,7 @@ pub fn has_happened(claim: &Claim) -> bool {
 
 /// A live attempt is cut off only by somebody who names it.
 fn confirmed(claim: &Claim, confirm: Option<&str>, now: Now, boot: Boot) -> Result<(), Refusal> {
-    let State::Processing(lease) = &claim.state else { return Ok(()) };
-    if !is_alive(lease, now, boot) {
+    if !is_alive(claim, now, boot) {
         return Ok(());
     }
     let holder = claim.holder_name().unwrap_or_default();
@@ -112,10 +121,11 @@ fn confirmed(claim: &Claim, confirm: Option<&str>, now: Now, boot: Boot) -> Resu
     Err(Refusal::LiveHolder { holder, attempt: claim.attempt })
 }
 
-/// An orphan of an earlier boot is certainly dead.
-fn is_alive(lease: &Lease, now: Now, boot: Boot) -> bool {
+/// An orphan of an earlier boot is certainly dead, and nobody is at work on what waits for a person.
+fn is_alive(claim: &Claim, now: Now, boot: Boot) -> bool {
+    let State::Processing(lease) = &claim.state else { return false };
     match lease.liveness(now, boot) {
-        Liveness::Fresh { .. } => true,
+        Liveness::Fresh { .. } => !claim.is_in_review(),
         Liveness::Orphaned | Liveness::Stale => false,
     }
 }
@@ -127,7 +137,7 @@ fn dismiss(claim: &Claim, now: Now, boot: Boot) -> Result<Claim, Refusal> {
     match &claim.state {
         State::Done { .. } if looked_at == *claim => return Err(Refusal::Nothing("done")),
         State::Done { .. } => return Ok(looked_at),
-        State::Processing(lease) if is_alive(lease, now, boot) => {
+        State::Processing(_) if is_alive(claim, now, boot) => {
             return Err(Refusal::Busy(claim.holder_name().unwrap_or_default()));
         }
         State::Processing(_) => {}

@@ -20,6 +20,9 @@ pub struct Timestamp(i64);
 const LAST_MS: i64 = 253_402_207_200_000;
 
 impl Timestamp {
+    /// The last instant that can be written: for what comes by itself at no time.
+    pub const NEVER: Self = Self(LAST_MS);
+
     /// From milliseconds since the epoch; clamped to the years RFC 3339 can write.
     pub const fn from_millis(ms: i64) -> Self {
         if ms > LAST_MS {

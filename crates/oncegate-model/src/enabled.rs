@@ -122,6 +122,7 @@ fn runner_moves(
         (Kind::Beat, &[Word::Heartbeat]),
         (Kind::Defer, &[Word::Defer]),
         (Kind::HandBack, &[Word::HandBack]),
+        (Kind::Review, &[Word::Review]),
     ] {
         words.extend(said.iter().filter(|_| scope.has(kind)));
     }
@@ -148,6 +149,9 @@ fn deeds(scope: &Scope, claim: &Claim) -> Vec<Deed> {
     }
     if scope.has(Kind::EveryAct) {
         found.extend([Deed::MarkError, Deed::MarkDone, Deed::Dismiss]);
+    }
+    if scope.has(Kind::Review) {
+        found.extend([Deed::Approve, Deed::Decline]);
     }
     found
 }

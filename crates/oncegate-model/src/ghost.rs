@@ -91,6 +91,8 @@ pub struct Ghost {
     pub dismissed: bool,
     /// When it was first heard of, numbered over both keys.
     pub arrived: u32,
+    /// A step of it asked a person, who has not answered.
+    pub asks: bool,
     /// It was stopped as a loop, and neither a person nor another caller has spoken since.
     pub looped: bool,
 }
@@ -115,6 +117,6 @@ impl Ghost {
     pub fn start_over(&mut self) {
         (self.firsts, self.retries, self.stale_retries, self.resumes) = (0, 0, 0, 0);
         self.current = None;
-        self.looped = false;
+        (self.looped, self.asks) = (false, false);
     }
 }

@@ -154,6 +154,7 @@ fn may_start(world: &mut World, asked: &Asked<'_>, reason: RunReason) -> Result<
     }
     Promise::DoneOnce.holds(!ghost.happened, || format!("{reason:?} after it was done"))?;
     Promise::PersonsWord.holds(!ghost.dismissed, || "it started although it was dismissed".into())?;
+    Promise::PersonsWord.holds(!ghost.asks, || "it went on before its question was answered".into())?;
     Promise::PersonsWord.holds(!ghost.looped || by_caller, || "a loop went on by itself".into())?;
     ghost.looped = false;
     let Some(before) = asked.before else { return Ok(()) };
@@ -286,6 +287,8 @@ pub fn finish(
     if let (Call::HandOver, Answer::Accepted) = (call, writes.answer) {
         grant.run = None;
     }
+    ghost.asks &= matches!(after.state, State::Processing(_));
+    ghost.asks |= matches!((call, writes.answer), (Call::Review { .. }, Answer::Accepted));
     let done = |c: &Claim| matches!(c.state, State::Done { .. });
     Promise::DoneOnce.holds(!done(before) || done(after), || format!("{call:?} undid what is done"))?;
     if *call == Call::Done {
@@ -310,9 +313,11 @@ pub fn finish(
 /// # Errors
 /// It breaks a promise.
 pub fn act(world: &mut World, key: usize, act: &Act, before: &Claim, after: &Claim) -> Result<(), Broken> {
-    let alive = lease(Some(before))
-        .is_some_and(|l| matches!(l.liveness(world.now, world.boot), Liveness::Fresh { .. }));
     let ghost = &mut world.ghosts[key];
+    // Nobody is at work on what waits for a person.
+    let alive = !ghost.asks
+        && lease(Some(before))
+            .is_some_and(|l| matches!(l.liveness(world.now, world.boot), Liveness::Fresh { .. }));
     let marked = matches!(before.state, State::Error { cause: ErrorCause::MarkedAfterDone, .. });
     match act {
         Act::Reset { confirm_holder, verified, .. } | Act::FromStart { confirm_holder, verified, .. } => {
@@ -330,7 +335,9 @@ pub fn act(world: &mut World, key: usize, act: &Act, before: &Claim, after: &Cla
             (ghost.happened, ghost.forgettable, ghost.dismissed) = (true, false, false);
             ghost.current = None;
         }
-        Act::Dismiss => {
+        Act::Approve => ghost.asks = false,
+        Act::Dismiss | Act::Decline => {
+            ghost.asks = false;
             Promise::LiveIsLeftAlone.holds(!alive, || "a live holder's claim was dismissed".into())?;
             let done = matches!(before.state, State::Done { .. });
             if !done && !marked && !before.dismissed {
@@ -404,9 +411,11 @@ fn is_found(world: &World, key: usize) -> Result<(), Broken> {
         State::Processing(lease) => {
             let alive = matches!(lease.liveness(world.now, world.boot), Liveness::Fresh { .. });
             // What is at work is not also somebody's to replay.
-            let apart = !alive || claim.parked.is_none();
+            let apart = !alive || claim.parked.is_none() || ghost.asks;
             Promise::NothingIsLost.holds(apart, || format!("key {key} is at work and in the parked list"))?;
-            alive || listed || (claim.flow && matches!(lease.holder, Holder::Runner { .. }))
+            (alive && !ghost.asks)
+                || listed
+                || (claim.flow && !ghost.asks && matches!(lease.holder, Holder::Runner { .. }))
         }
     };
     Promise::NothingIsLost

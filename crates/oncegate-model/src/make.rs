@@ -28,6 +28,7 @@ fn call(word: Word, world: &World) -> Call {
         Word::Defer => Call::Defer { until: world.now.wall.after(UNIT), note: String::new() },
         Word::HandBack => Call::HandBack,
         Word::HandOver => Call::HandOver,
+        Word::Review => Call::Review { note: String::new() },
     }
 }
 
@@ -177,6 +178,8 @@ fn act(deed: Deed, claim: Option<&Claim>) -> Act {
         Deed::MarkError => Act::MarkError { note: String::new() },
         Deed::MarkDone => Act::MarkDone,
         Deed::Dismiss => Act::Dismiss,
+        Deed::Approve => Act::Approve,
+        Deed::Decline => Act::Decline,
     }
 }
 

@@ -24,6 +24,8 @@ pub enum Word {
     Defer,
     /// The gate stops.
     HandBack,
+    /// A step asks a person.
+    Review,
     /// The target took the work.
     HandOver,
 }
@@ -46,6 +48,10 @@ pub enum Deed {
     MarkDone,
     /// It shall not.
     Dismiss,
+    /// Yes.
+    Approve,
+    /// No.
+    Decline,
 }
 
 /// One thing that happens.

@@ -39,6 +39,8 @@ pub enum Kind {
     HandBack,
     /// A hook takes the work and will call back.
     HandOver,
+    /// A step asks a person, who answers.
+    Review,
     /// The process dies and starts again, with or without time lost.
     Restart,
     /// Two nodes share the store.
@@ -120,7 +122,7 @@ fn scope(name: &'static str, retries: usize, kinds: &'static [Kind], left: Bound
 pub fn scopes() -> Vec<Scope> {
     use Kind::{
         Bare, Beat, Defer, Event, EveryAct, Fail, HandBack, HandOver, Lose, Nodes, OtherPayload, Pause,
-        Restart, Step,
+        Restart, Review, Step,
     };
     let acts = |n| Bounds { acts: n, ..NONE };
     let mut at_streak = scope("a streak of silence", 1, &[Lose], acts(1));
@@ -161,6 +163,7 @@ pub fn scopes() -> Vec<Scope> {
             callers: 0,
             ..scope("two flows on a record", 1, &[Event, Restart, Defer, Pause], NONE)
         },
+        Scope { callers: 1, ..scope("a question", 1, &[Event, Restart, Review, EveryAct], acts(3)) },
         scope(
             "memory",
             0,

@@ -99,6 +99,7 @@ impl Writer<'_> {
             ghost.dismissed,
             ghost.looped,
         ]);
+        self.flags(&[ghost.asks]);
         for number in [
             ghost.firsts,
             ghost.retries,
@@ -177,6 +178,7 @@ impl Writer<'_> {
             Some(Parked::Reset) => 4,
             Some(Parked::Restored) => 5,
             Some(Parked::Repeat) => 6,
+            Some(Parked::Review) => 7,
         });
         self.bytes.push(claim.fingerprint.map_or(0, |print| print.to_bytes()[16]));
     }

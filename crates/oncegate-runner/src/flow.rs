@@ -44,6 +44,22 @@ pub enum Action {
     Email(EmailStep),
     /// Does nothing for a while. Nobody works meanwhile, and a restart does not shorten it.
     Wait(Wait),
+    /// Asks a person, and goes on when somebody approves.
+    Review(ReviewStep),
+}
+
+impl Action {
+    /// Whether nothing leaves this process by it.
+    pub fn sends_nothing(&self) -> bool {
+        matches!(self, Self::Wait(_) | Self::Review(_))
+    }
+}
+
+/// What a person is asked.
+#[derive(Clone, Debug)]
+pub struct ReviewStep {
+    /// Template; shown with the claim.
+    pub ask: String,
 }
 
 /// A message to an incoming webhook of a chat (apis/slack-and-teams-incoming-webhooks.md).

@@ -138,7 +138,7 @@ pub(crate) fn result_of(step: &Step, call: &StepCall) -> Option<String> {
     if matches!(step.action, Action::Forward(_)) {
         return Some(json!({ "handed_over": true, "status": call.status }).to_string());
     }
-    if matches!(step.action, Action::Message(_) | Action::Email(_)) {
+    if matches!(step.action, Action::Message(_) | Action::Email(_) | Action::Review(_)) {
         return None;
     }
     let answer = call.answer.as_deref()?;

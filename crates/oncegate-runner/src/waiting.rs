@@ -1,31 +1,43 @@
-//! Whether a step's time has come: `when`, and the step `wait`. When a wait began is written down like a call, so
-//! neither a restart nor another node begins it anew, and nobody works meanwhile.
+//! Whether a step's time has come: `when`, and the steps `wait` and `review`. When a wait began, or what was asked, is
+//! written down like a call, so neither a restart nor another node begins it anew, and nobody works meanwhile.
 
-use oncegate_core::finish::Call;
+use oncegate_core::finish::{Call, cut};
 use oncegate_core::time::Timestamp;
 use oncegate_store::StoreError;
-use oncegate_store::api::{StepBegin, StepCall, StepEnd, StepOutcome};
+use oncegate_store::api::{REVIEW, StepBegin, StepCall, StepEnd, StepOutcome, WAIT};
 use serde_json::Value;
 
-use crate::flow::{Step, Wait};
+use crate::flow::{Action, ReviewStep, Step, Wait};
 use crate::render::{self, RenderError};
 use crate::worker::{Attempt, Worker};
 
-/// What begins the target of a wait's row: nothing was sent there.
-pub(crate) const TARGET: &str = "wait";
-
-/// How a wait stands.
+/// How a step that sends nothing stands.
 pub(crate) enum Waited {
     /// It is over, or never was.
     Over,
-    /// Come back then.
+    /// The attempt ends with this word, and another one goes on later.
     Until(Call),
     /// Somebody else holds the claim.
     Lost,
 }
 
 impl Worker {
-    pub(crate) async fn wait(
+    /// Sees to a step that sends nothing; of any other it is over.
+    pub(crate) async fn pause(
+        &self,
+        attempt: &Attempt,
+        step: &Step,
+        begun: &[&StepCall],
+        world: &Value,
+    ) -> Result<Result<Waited, RenderError>, StoreError> {
+        match &step.action {
+            Action::Wait(wait) => self.wait(attempt, step, wait, begun, world).await,
+            Action::Review(review) => self.ask(attempt, step, review, begun, world).await,
+            _ => Ok(Ok(Waited::Over)),
+        }
+    }
+
+    async fn wait(
         &self,
         attempt: &Attempt,
         step: &Step,
@@ -41,7 +53,7 @@ impl Worker {
             },
             Wait::For(time) => match begun.iter().map(|call| call.sent_at).min() {
                 Some(began) => began.after(*time),
-                None => match self.begin_wait(attempt, step).await? {
+                None => match self.begin_pause(attempt, step, WAIT, None).await? {
                     true => now.after(*time),
                     false => return Ok(Ok(Waited::Lost)),
                 },
@@ -56,14 +68,49 @@ impl Worker {
         }))
     }
 
-    async fn begin_wait(&self, attempt: &Attempt, step: &Step) -> Result<bool, StoreError> {
+    /// Asked once: what was asked stands in the first row of the step, what was answered in the second.
+    async fn ask(
+        &self,
+        attempt: &Attempt,
+        step: &Step,
+        review: &ReviewStep,
+        begun: &[&StepCall],
+        world: &Value,
+    ) -> Result<Result<Waited, RenderError>, StoreError> {
+        if begun.iter().any(|call| call.answer.is_some()) {
+            return Ok(Ok(Waited::Over));
+        }
+        let asked = match begun.last().and_then(|call| call.note.clone()) {
+            Some(asked) => asked,
+            None => match render::text("review.ask", &review.ask, world) {
+                Ok(asked) => {
+                    let asked = cut(asked.trim());
+                    if !self.begin_pause(attempt, step, REVIEW, Some(&asked)).await? {
+                        return Ok(Ok(Waited::Lost));
+                    }
+                    asked
+                }
+                Err(why) => return Ok(Err(why)),
+            },
+        };
+        let note = format!("step `{}` asks: {asked}", step.name);
+        Ok(Ok(Waited::Until(Call::Review { note })))
+    }
+
+    async fn begin_pause(
+        &self,
+        attempt: &Attempt,
+        step: &Step,
+        target: &str,
+        note: Option<&str>,
+    ) -> Result<bool, StoreError> {
         let store = self.gate.store();
         let begin = StepBegin {
             id: attempt.id,
             fence: attempt.fence,
             step: step.name.clone(),
             idempotency_key: String::new(),
-            target: TARGET.to_owned(),
+            target: target.to_owned(),
         };
         let Some(call) = self.patiently(|| store.begin_step(begin.clone())).await? else { return Ok(false) };
         let end = StepEnd {
@@ -73,7 +120,7 @@ impl Worker {
             outcome: StepOutcome::Succeeded,
             status: None,
             answer: None,
-            note: None,
+            note: note.map(str::to_owned),
         };
         self.patiently(|| store.end_step(end.clone())).await
     }

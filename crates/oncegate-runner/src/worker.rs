@@ -12,7 +12,7 @@ use oncegate_core::finish::{Answer, Call, Failed};
 use oncegate_core::key::ClaimRef;
 use oncegate_core::token::{Fence, Token};
 use oncegate_store::api::{
-    ClaimCall, ClaimView, FinishCall, StepBegin, StepCall, StepEnd, StepOutcome, Target, Work,
+    ClaimCall, ClaimView, FinishCall, REVIEW, StepBegin, StepCall, StepEnd, StepOutcome, Target, WAIT, Work,
 };
 use oncegate_store::{StoreError, failpoint};
 use serde_json::Value;
@@ -26,7 +26,7 @@ use crate::held::HeldAttempts;
 use crate::message;
 use crate::render::RenderError;
 use crate::request::{Outgoing, forward_request, http_request, payload_of, result_of, shown_url, world};
-use crate::waiting::{self, Waited, holds};
+use crate::waiting::{Waited, holds};
 
 /// The runner's name in the history.
 pub(crate) const ACTOR: &str = "runner";
@@ -242,7 +242,7 @@ impl Worker {
         for (number, step) in (1..).zip(&flow.steps) {
             let sent: Vec<&StepCall> = calls.iter().filter(|c| c.step == step.name).collect();
             let wrong = |e: RenderError| Next::Finish(failed(&format!("step {number} `{}`: {e}", step.name)));
-            if let Action::Wait(wait) = &step.action {
+            if step.action.sends_nothing() {
                 let world = world(&work, &payload, &flow, &calls, self, attempt);
                 // One that began is waited for, whatever its condition would say by now.
                 match holds(step, &world) {
@@ -250,7 +250,7 @@ impl Worker {
                     Ok(_) => continue,
                     Err(e) => return Ok(wrong(e)),
                 }
-                match self.wait(attempt, step, wait, &sent, &world).await? {
+                match self.pause(attempt, step, &sent, &world).await? {
                     Ok(Waited::Over) => continue,
                     Ok(Waited::Until(call)) => return Ok(Next::Finish(call)),
                     Ok(Waited::Lost) => return Ok(Next::Leave),
@@ -439,8 +439,10 @@ impl Worker {
             Action::Forward(forward) => forward_request(forward, world, key)?,
             Action::Message(message) => message::message_request(message, world, key)?,
             Action::Email(email) => return message::mail(email, world, key).map(Outgoing::Mail),
-            // Waits are seen to before.
-            Action::Wait(_) => return Err(RenderError::of("wait", "nothing is sent by it".to_owned())),
+            // Both are seen to before.
+            Action::Wait(_) | Action::Review(_) => {
+                return Err(RenderError::of(&step.name, "nothing is sent by it".to_owned()));
+            }
         };
         request.timeout = step.timeout;
         Ok(Outgoing::Request(request))
@@ -464,8 +466,9 @@ fn said(finished: Option<(Answer, ClaimView)>) -> Answer {
 /// person's word that it is not.
 fn renamed(flow: &Flow, calls: &[StepCall], resets: u32) -> Option<Call> {
     let declared = |name: &str| flow.steps.iter().any(|step| step.name == name);
-    let sent =
-        |c: &&StepCall| c.outcome != StepOutcome::Failed && c.resets == resets && c.target != waiting::TARGET;
+    let sent = |c: &&StepCall| {
+        c.outcome != StepOutcome::Failed && c.resets == resets && ![WAIT, REVIEW].contains(&c.target.as_str())
+    };
     let gone = calls.iter().filter(sent).find(|c| !declared(&c.step))?;
     let new = flow.steps.iter().find(|step| !calls.iter().any(|c| c.step == step.name))?;
     let note = format!(

@@ -29,6 +29,7 @@ use crate::nudges::Nudges;
 use crate::people::People;
 use crate::person::Privacy;
 pub use crate::search::Filter;
+pub use crate::step_calls::*;
 use crate::vitals::Vitals;
 
 /// Finds the policy of an automation. The store passes it to the core and never looks inside.
@@ -154,85 +155,6 @@ pub enum Acted {
     Refused(Refusal),
     /// No such claim.
     NotFound,
-}
-
-/// A call that a step is about to send.
-#[derive(Clone, Debug)]
-pub struct StepBegin {
-    /// Which claim.
-    pub id: ClaimRef,
-    /// The attempt that sends it.
-    pub fence: Fence,
-    /// Which step.
-    pub step: String,
-    /// The key it sends.
-    pub idempotency_key: String,
-    /// Method and URL without query, for people.
-    pub target: String,
-}
-
-/// What is known about a sent call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum StepOutcome {
-    /// Written down, sent or about to be; no answer yet.
-    InFlight,
-    /// It happened.
-    Succeeded,
-    /// Surely not done.
-    Failed,
-    /// Sent, and nobody knows.
-    Unknown,
-}
-
-/// How a sent call ended.
-#[derive(Clone, Debug)]
-pub struct StepEnd {
-    /// Which claim.
-    pub id: ClaimRef,
-    /// The attempt that sent it.
-    pub fence: Fence,
-    /// Which call.
-    pub call: i64,
-    /// What is known; not `InFlight`.
-    pub outcome: StepOutcome,
-    /// HTTP status.
-    pub status: Option<u16>,
-    /// The answer's body, cut to its limit.
-    pub answer: Option<Vec<u8>>,
-    /// In words.
-    pub note: Option<String>,
-}
-
-/// One call of a step, as remembered.
-#[derive(Clone, Debug, Serialize)]
-pub struct StepCall {
-    /// Its number in the store.
-    pub id: i64,
-    /// Which step.
-    pub step: String,
-    /// The attempt that sent it.
-    pub attempt: u32,
-    /// The claim's resets at that time.
-    #[serde(skip)]
-    pub resets: u32,
-    /// The key it sent.
-    pub idempotency_key: String,
-    /// Method and URL without query.
-    pub target: String,
-    /// When it was written down, just before it was sent.
-    pub sent_at: Timestamp,
-    /// What is known.
-    pub outcome: StepOutcome,
-    /// HTTP status.
-    pub status: Option<u16>,
-    /// The answer's body.
-    #[serde(skip)]
-    pub answer: Option<Vec<u8>>,
-    /// In words.
-    pub note: Option<String>,
-    /// When that became known.
-    pub finished_at: Option<Timestamp>,
 }
 
 /// Everything the runner needs to run one claim.

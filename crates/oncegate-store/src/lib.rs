@@ -23,6 +23,7 @@ pub mod person;
 pub mod postgres;
 pub mod search;
 pub mod sqlite;
+pub mod step_calls;
 pub mod transition;
 pub mod vitals;
 

@@ -125,6 +125,7 @@ pub(crate) fn finished(call: &Call, answer: Answer) -> Happened {
         Call::Error { .. } => "error",
         Call::Heartbeat => "heartbeat",
         Call::Defer { .. } => "defer",
+        Call::Review { .. } => "review",
         Call::HandBack => "hand_back",
         Call::HandOver => "hand_over",
     };
@@ -144,6 +145,8 @@ pub(crate) fn acted(act: &Act) -> Happened {
         Act::MarkError { .. } => "mark_error",
         Act::MarkDone => "mark_done",
         Act::Dismiss => "dismiss",
+        Act::Approve => "approve",
+        Act::Decline => "decline",
     })
 }
 

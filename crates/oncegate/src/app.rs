@@ -243,7 +243,7 @@ pub fn caller(config: &Config) -> Result<Caller, StartError> {
                 Action::Http(http) => &http.url,
                 Action::Forward(forward) => &forward.url,
                 Action::Message(message) => &message.url,
-                Action::Email(_) | Action::Wait(_) => continue,
+                Action::Email(_) | Action::Wait(_) | Action::Review(_) => continue,
             };
             // What a template becomes is known only when it runs.
             if url.contains("{{") || url.contains("{%") {

@@ -55,7 +55,7 @@ impl Row {
     /// `none` or `error`.
     pub(crate) fn is_open(self) -> bool {
         use Row::*;
-        let held = matches!(self, Caller { .. } | Runner(_) | Deferred { .. });
+        let held = matches!(self, Caller { .. } | Runner(_) | Deferred { .. } | Review);
         let done = matches!(self, Done | DoneAtClaim { .. });
         !held && !done && !self.is_forgotten()
     }
@@ -78,7 +78,7 @@ impl Row {
     pub(crate) fn holds_its_record(self) -> bool {
         match self {
             Row::Caller { held, .. } | Row::Runner(held) => held != Held::Taken,
-            Row::Deferred { .. } => true,
+            Row::Deferred { .. } | Row::Review => true,
             _ => false,
         }
     }

@@ -113,9 +113,9 @@ fn known(c: &Cell) -> Result<RunReason, StopReason> {
         Row::Caller { held: Fresh, .. } | Row::Runner(Fresh | Elsewhere) => Err(StopReason::InProgress), // 4
         // "Waiting by itself": its runner goes on when it is due; for everybody else it is in progress.
         Row::Deferred { due: true, .. } if c.asks == Asks::Runner => Ok(RunReason::Resumed),
-        Row::Deferred { .. } => Err(StopReason::InProgress), // 4
-        Row::Failed { due: false, .. } => Err(StopReason::BackingOff), // 5
-        Row::Final => Err(StopReason::NeedsReview),          // 6
+        Row::Deferred { .. } | Row::Review => Err(StopReason::InProgress), // 4
+        Row::Failed { due: false, .. } => Err(StopReason::BackingOff),     // 5
+        Row::Final => Err(StopReason::NeedsReview),                        // 6
         // 6: out of retries, e.g. because the policy allows fewer since.
         Row::Failed { .. } if retries >= 3 => Err(StopReason::NeedsReview),
         Row::Failed { .. } => Ok(RunReason::Retry),

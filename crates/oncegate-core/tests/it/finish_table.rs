@@ -10,7 +10,7 @@ use oncegate_core::claim::{
 use oncegate_core::decide::{Decision, Facts, FlagSeen, Hold, Request, RunReason, Start, StopReason, decide};
 use oncegate_core::fingerprint::Fingerprint;
 use oncegate_core::finish::{Answer, Call, Failed, Finished, finish};
-use oncegate_core::inbox::list_of;
+use oncegate_core::inbox::{InboxList, list_of};
 use oncegate_core::key::{ClaimId, RecordName, RunId};
 use oncegate_core::policy::{Jitter, Policy, Ttl};
 use oncegate_core::time::{LeaseInstant, Now, Timestamp};
@@ -47,6 +47,8 @@ pub(crate) enum Row {
     Pruned,
     New,
     Queued,
+    /// A step of it asks a person.
+    Review,
     /// A flow's claim that a person reset without asking to run it.
     ResetFlow,
     Waiting(Parked),
@@ -84,7 +86,7 @@ pub(crate) fn rows() -> Vec<Row> {
     use Held::*;
     let mut rows = vec![Row::Absent, Row::Pruned, Row::New, Row::Queued, Row::ResetFlow];
     rows.extend([Parked::NeedsReplay, Parked::LoopSuspected, Parked::Incident].map(Row::Waiting));
-    rows.extend([Row::Done, Row::DonePastRetention, Row::Final, Row::Dismissed]);
+    rows.extend([Row::Done, Row::DonePastRetention, Row::Final, Row::Dismissed, Row::Review]);
     rows.extend([Fresh, Stale, Taken, Orphan, OrphanPastTtl, Elsewhere, ElsewherePastTtl].map(Row::Runner));
     for (run_1, same_runs, past_ttl) in
         [(true, 0, false), (true, 1, false), (true, 2, false), (true, 0, true)]
@@ -170,6 +172,11 @@ pub(crate) fn claim(row: Row, fingerprint: Fingerprint, record: Option<RecordNam
             let deferred_until = Some(NOW.wall.after(left));
             (State::Processing(Lease { deferred_until, heard_from: true, ..lease }), true)
         }
+        Row::Review => {
+            let lease = lease(Holder::Runner { boot: EARLIER_BOOT }, NOW.wall.before(TTL), NEVER);
+            let deferred_until = Some(Timestamp::NEVER);
+            (State::Processing(Lease { deferred_until, heard_from: true, ..lease }), true)
+        }
         Row::Done => (done_until(NOW.wall.after(MS), None), false),
         Row::DoneAtClaim { run_1, same_runs, past_ttl } => {
             let run_id = RunId::try_from(if run_1 { "run-1" } else { "run-0" }).unwrap();
@@ -190,6 +197,7 @@ pub(crate) fn claim(row: Row, fingerprint: Fingerprint, record: Option<RecordNam
         flow,
         parked: match row {
             Row::Waiting(parked) => Some(parked),
+            Row::Review => Some(Parked::Review),
             Row::ResetFlow => Some(Parked::Reset),
             _ => None,
         },
@@ -254,6 +262,7 @@ fn calls() -> Vec<Call> {
     let waits = [60, 3_600, 86_400].map(Duration::from_secs);
     let retryable = |retry_after| Call::Error { failure: Failed::Retryable { retry_after }, note: note() };
     let mut calls = vec![Call::Done, Call::Heartbeat, Call::HandBack, Call::HandOver, retryable(None)];
+    calls.push(Call::Review { note: "may it go out?".to_owned() });
     calls.extend(waits.map(|wait| retryable(Some(wait))));
     calls.extend(waits.map(|wait| Call::Defer { until: NOW.wall.after(wait), note: note() }));
     calls.extend([Failed::Final, Failed::Unknown].map(|failure| Call::Error { failure, note: note() }));
@@ -271,6 +280,9 @@ fn expected(state: &State, call: &Call) -> Answer {
         (State::None { .. }, _) => Answer::LostClaim,
     }
 }
+
+/// When the lease of what waits for a person was renewed.
+const NEVER: LeaseInstant = LeaseInstant(Timestamp::NEVER.as_millis());
 
 /// What an accepted call of the current holder leaves behind.
 fn check_effect(before: &Claim, call: &Call, jitter: Jitter, after: &Claim, cell: &str) {
@@ -325,6 +337,14 @@ fn check_effect(before: &Claim, call: &Call, jitter: Jitter, after: &Claim, cell
             let (least, most) =
                 (f64::max(delay * 0.75, asked.as_secs_f64()), f64::max(delay * 1.25, asked.as_secs_f64()));
             assert!(wait >= least && wait <= most, "{wait} s is not in {least}..{most}: {jitter:?} {cell}");
+        }
+        (Call::Review { .. }, State::Processing(_)) => {
+            assert_eq!(list_of(after, NOW, BOOT), Some(InboxList::Parked), "a person sees it: {cell}");
+            let years = later(NOW, Duration::from_secs(50 * 365 * 86_400));
+            let asked_again = run_at(after, None, years).0;
+            let waits = matches!(asked_again, Decision::Stop { reason: StopReason::InProgress, .. });
+            assert!(waits, "nothing but an answer ends it: {cell}");
+            assert_eq!(list_of(after, years, BOOT), Some(InboxList::Parked), "never stuck: {cell}");
         }
         (Call::Defer { until, .. }, State::Processing(lease)) => {
             assert_eq!(lease.deferred_until, Some(*until), "{cell}");

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use oncegate_core::claim::{Boot, Claim, ErrorCause, Holder, Parked, State};
+use oncegate_core::claim::{Boot, Claim, ErrorCause, Holder, Lease, Parked, State};
 use oncegate_core::decide::{Decision, RunReason, StopReason, decide};
 use oncegate_core::finish::{Answer, Call, Failed, finish};
 use oncegate_core::inbox::{InboxList, list_of};
@@ -83,6 +83,7 @@ fn is_accepted(row: Row, claim: &Claim, what: &Act, marked: bool) -> bool {
         },
         Act::MarkError { .. } => true,
         Act::MarkDone => matches!(claim.state, State::Error { .. }),
+        Act::Approve | Act::Decline => row == Row::Review,
         Act::Dismiss if is_done || row == Row::Dismissed => marked,
         Act::Dismiss => !is_live(row),
     }
@@ -90,6 +91,7 @@ fn is_accepted(row: Row, claim: &Claim, what: &Act, marked: bool) -> bool {
 
 fn acts(claim: &Claim) -> Vec<Act> {
     let mut acts = vec![Act::MarkError { note: "mass duplicates".to_owned() }, Act::MarkDone, Act::Dismiss];
+    acts.extend([Act::Approve, Act::Decline]);
     for confirm_holder in [None, claim.holder_name(), Some("somebody else".to_owned())] {
         for (run_now, verified) in [(false, false), (false, true), (true, false), (true, true)] {
             acts.push(Act::Reset { run_now, confirm_holder: confirm_holder.clone(), verified });
@@ -111,6 +113,14 @@ fn check_effect(row: Row, before: &Claim, what: &Act, after: &Claim, cell: &str)
     let looked_at = Claim { mismatch_at: None, late_at: None, ..before.clone() };
     if *what == Act::Dismiss && (before.dismissed || matches!(before.state, State::Done { .. })) {
         return assert_eq!(*after, looked_at, "looking at a mark changes nothing else: {cell}");
+    }
+    if *what == Act::Approve {
+        let State::Processing(lease) = &after.state else { panic!("{cell}") };
+        let state =
+            State::Processing(Lease { deferred_until: Some(NOW.wall), renewed: NOW.lease, ..lease.clone() });
+        assert_eq!(*after, Claim { state, parked: None, ..before.clone() }, "it is due, no more: {cell}");
+        let verdict = decide(&facts(Some(after.clone()), BOOT), &ask(owner(after)), &Policy::default(), NOW);
+        return assert_eq!(verdict.decision, Decision::Run(RunReason::Resumed), "{cell}");
     }
     let late = finish(after, before.fence(), &Call::Done, &Policy::default(), NOW, Jitter::NONE);
     assert_eq!(late.answer, Answer::LostClaim, "the old token is void: {cell}");
@@ -163,7 +173,7 @@ fn check_effect(row: Row, before: &Claim, what: &Act, after: &Claim, cell: &str)
                 "it did happen, so nothing is to be done: {cell}"
             );
         }
-        (Act::Dismiss, _) => {
+        (Act::Dismiss | Act::Decline, _) => {
             let verdict =
                 decide(&facts(Some(after.clone()), BOOT), &ask(caller(None)), &Policy::default(), NOW);
             let dismissed = Decision::Stop { reason: StopReason::Dismissed, retry_after: None, note: None };
@@ -186,7 +196,8 @@ fn every_act_in_every_state() {
                 before.progress.succeeded = true;
                 before.late_at = marked.then_some(NOW.wall);
                 // A caller that was stopped while an error backed off or a lease was stale.
-                if parked && matches!(before.state, State::Error { .. } | State::Processing(_)) {
+                let holds = matches!(before.state, State::Error { .. } | State::Processing(_));
+                if parked && holds && row != Row::Review {
                     before.parked = Some(Parked::NeedsReplay);
                 }
                 let cell = format!("{row:?}, {what:?}, marked {marked}, parked {parked}");
@@ -198,7 +209,9 @@ fn every_act_in_every_state() {
                 match result {
                     Ok(after) => check_effect(row, &before, &what, &after, &cell),
                     // C96: the second confirmation names the live owner.
-                    Err(refusal) if is_live(row) && !matches!(what, Act::MarkDone) => {
+                    Err(refusal)
+                        if is_live(row) && !matches!(what, Act::MarkDone | Act::Approve | Act::Decline) =>
+                    {
                         let holder = before.holder_name().unwrap();
                         assert!(refusal.to_string().contains(&holder), "{cell}: {refusal}");
                         let named = matches!(refusal, Refusal::LiveHolder { attempt: 7, .. });

@@ -32,6 +32,9 @@ impl Context<'_> {
             return Ok(Acted::Refused(Refusal::PayloadRemoved));
         }
         self.update(&stored, &writes.claim, &Extra::default(), None, &call.actor).await?;
+        if let Some(answer) = act::answer(call, self.now) {
+            self.answered(call.id, &answer).await?;
+        }
         let line = &writes.line;
         self.history(call.id, line, &call.actor).await?;
         let subject = call.id.to_string();

@@ -7,9 +7,10 @@ use super::error::Fault;
 use crate::StoreError;
 
 /// Each step in turn; a released one is never changed.
-pub(super) const STEPS: [&str; 2] = [
+pub(super) const STEPS: [&str; 3] = [
     include_str!("../../migrations/postgres/0001_store.sql"),
     include_str!("../../migrations/postgres/0002_order.sql"),
+    include_str!("../../migrations/postgres/0003_review.sql"),
 ];
 
 /// The oldest server that is known to do all that is asked of it (`server_version_num`).

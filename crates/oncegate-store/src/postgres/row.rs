@@ -142,7 +142,7 @@ pub(super) fn read(r: &Row) -> Result<Stored, Fault> {
         progress: Progress { succeeded: get(r, "step_succeeded", id)?, unknown: get(r, "step_unknown", id)? },
         flow: get(r, "flow", id)?,
         open_since: need("opened_at")?,
-        parked: text(r, "parked", parked, id)?,
+        parked: text(r, "parked", Parked::parse, id)?,
         nudge: match opt_ts("nudge_at")? {
             Some(due) => Some(Nudge { due, unanswered: number("nudges")? }),
             None => None,
@@ -218,11 +218,6 @@ fn cause(word: &str) -> Option<ErrorCause> {
     [Failed, OutcomeUnknown, Stale, Shutdown, AskedToWait, Marked, MarkedAfterDone, Restored]
         .into_iter()
         .find(|c| c.as_str() == word)
-}
-
-fn parked(word: &str) -> Option<Parked> {
-    use Parked::{Incident, LoopSuspected, NeedsReplay, Repeat, Reset, Restored};
-    [NeedsReplay, LoopSuspected, Incident, Reset, Restored, Repeat].into_iter().find(|p| p.as_str() == word)
 }
 
 /// Text as PostgreSQL can hold it: it has no way to keep a null byte in text, which SQLite and JSON have.

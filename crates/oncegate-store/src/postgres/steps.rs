@@ -6,7 +6,7 @@ use tokio_postgres::Row;
 use super::context::Context;
 use super::error::Fault;
 use super::row::{Extra, storable, ts};
-use crate::api::{StepBegin, StepCall, StepEnd, StepOutcome};
+use crate::api::{REVIEW, StepBegin, StepCall, StepEnd, StepOutcome, WAIT};
 use crate::observer::{self, Happened};
 use crate::transition::step;
 
@@ -77,6 +77,25 @@ impl Context<'_> {
         Ok(holds)
     }
 
+    /// A person answered what the claim's step asked last: it has succeeded, with that.
+    pub(super) async fn answered(&self, id: ClaimRef, answer: &str) -> Result<(), Fault> {
+        self.execute(
+            "INSERT INTO step_calls (workspace_id, claim_id, step, attempt, resets, idempotency_key, target, sent_at, \
+             outcome, answer, finished_at) SELECT workspace_id, claim_id, step, attempt, resets, '', target, $4, \
+             'succeeded', $5, $4 FROM step_calls WHERE workspace_id = $1 AND claim_id = $2 AND target = $3 \
+             ORDER BY id DESC LIMIT 1",
+            &[
+                &id.workspace.0,
+                &&id.id.0[..],
+                &REVIEW,
+                &self.now.wall.as_millis(),
+                &answer.as_bytes(),
+            ],
+        )
+        .await?;
+        Ok(())
+    }
+
     /// A new attempt begins: whatever an earlier one sent without hearing back is unknown from now on.
     pub(super) async fn give_up_in_flight(&self, id: ClaimRef) -> Result<bool, Fault> {
         let given_up = self
@@ -112,8 +131,8 @@ impl Context<'_> {
         let rows = self
             .query(
                 "SELECT step FROM step_calls WHERE workspace_id = $1 AND claim_id = $2 AND resets >= $3 \
-                 AND outcome <> 'failed' GROUP BY step ORDER BY min(id)",
-                &[&id.workspace.0, &&id.id.0[..], &i64::from(since)],
+                 AND outcome <> 'failed' AND target NOT IN ($4, $5) GROUP BY step ORDER BY min(id)",
+                &[&id.workspace.0, &&id.id.0[..], &i64::from(since), &WAIT, &REVIEW],
             )
             .await?;
         Ok(rows.iter().map(|r| r.get(0)).collect())

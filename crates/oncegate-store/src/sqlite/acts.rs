@@ -32,6 +32,9 @@ impl Context<'_> {
             return Ok(Acted::Refused(Refusal::PayloadRemoved));
         }
         self.update(&stored, &writes.claim, &Extra::default(), None, &call.actor)?;
+        if let Some(answer) = act::answer(call, self.now) {
+            self.answered(stored.row, &answer)?;
+        }
         let line = &writes.line;
         self.history(stored.row, line, &call.actor)?;
         let subject = call.id.to_string();

@@ -143,7 +143,7 @@ pub(super) fn read(r: &Row<'_>) -> Result<Stored, StoreError> {
         progress: Progress { succeeded: r.get(at!("step_succeeded"))?, unknown: r.get(at!("step_unknown"))? },
         flow: r.get(at!("flow"))?,
         open_since: need(column!("opened_at"))?,
-        parked: text(r, column!("parked"), parked, label)?,
+        parked: text(r, column!("parked"), Parked::parse, label)?,
         nudge: match opt_ts(column!("nudge_at"))? {
             Some(due) => Some(Nudge { due, unanswered: r.get(at!("nudges"))? }),
             None => None,
@@ -230,11 +230,6 @@ fn cause(word: &str) -> Option<ErrorCause> {
     [Failed, OutcomeUnknown, Stale, Shutdown, AskedToWait, Marked, MarkedAfterDone, Restored]
         .into_iter()
         .find(|c| c.as_str() == word)
-}
-
-fn parked(word: &str) -> Option<Parked> {
-    use Parked::{Incident, LoopSuspected, NeedsReplay, Repeat, Reset, Restored};
-    [NeedsReplay, LoopSuspected, Incident, Reset, Restored, Repeat].into_iter().find(|p| p.as_str() == word)
 }
 
 /// Loads one claim; another workspace's is not there.

@@ -5,7 +5,7 @@ use rusqlite::{Connection, Row, params};
 use super::row::{self, Extra, ts};
 use super::transition::Context;
 use crate::StoreError;
-use crate::api::{StepBegin, StepCall, StepEnd, StepOutcome};
+use crate::api::{REVIEW, StepBegin, StepCall, StepEnd, StepOutcome, WAIT};
 use crate::observer::{self, Happened};
 use crate::transition::step;
 
@@ -74,6 +74,18 @@ impl Context<'_> {
         Ok(holds)
     }
 
+    /// A person answered what the claim's step asked last: it has succeeded, with that.
+    pub(super) fn answered(&self, claim_row: i64, answer: &str) -> Result<(), StoreError> {
+        self.db
+            .prepare_cached(
+                "INSERT INTO step_calls (claim_row, step, attempt, resets, idempotency_key, target, sent_at, outcome, \
+                 answer, finished_at) SELECT claim_row, step, attempt, resets, '', target, ?3, 'succeeded', ?4, ?3 \
+                 FROM step_calls WHERE claim_row = ?1 AND target = ?2 ORDER BY id DESC LIMIT 1",
+            )?
+            .execute(params![claim_row, REVIEW, self.now.wall.as_millis(), answer.as_bytes()])?;
+        Ok(())
+    }
+
     /// A new attempt begins: whatever an earlier one sent without hearing back is unknown from now on.
     pub(super) fn give_up_in_flight(&self, claim_row: i64) -> Result<bool, StoreError> {
         let given_up = self
@@ -105,9 +117,9 @@ fn has_unknown(db: &Connection, claim_row: i64) -> Result<bool, StoreError> {
 pub(super) fn sent(db: &Connection, claim_row: i64, since: u32) -> Result<Vec<String>, StoreError> {
     let mut statement = db.prepare_cached(
         "SELECT step FROM step_calls WHERE claim_row = ?1 AND resets >= ?2 AND outcome <> 'failed' \
-         GROUP BY step ORDER BY min(id)",
+         AND target NOT IN (?3, ?4) GROUP BY step ORDER BY min(id)",
     )?;
-    let steps = statement.query_map(params![claim_row, since], |r| r.get(0))?;
+    let steps = statement.query_map(params![claim_row, since, WAIT, REVIEW], |r| r.get(0))?;
     Ok(steps.collect::<Result<_, _>>()?)
 }
 

@@ -4,6 +4,7 @@ use oncegate_core::claim::{Boot, Claim};
 use oncegate_core::policy::Policy;
 use oncegate_core::reset::{Act, Refusal};
 use oncegate_core::time::Now;
+use serde_json::json;
 
 use super::{Line, Rules};
 use crate::api::ActCall;
@@ -15,6 +16,14 @@ pub struct Writes<'a> {
     pub claim: Claim,
     /// The claim's history. Its `kind` is the audit row's action, its `reason` (the state found) the audit's detail.
     pub line: Line<'a>,
+}
+
+/// What a step that asked sees of the answer, as JSON; `None` for every act that answers nothing.
+pub fn answer(call: &ActCall, now: Now) -> Option<String> {
+    (call.act == Act::Approve).then(|| {
+        let ActCall { reason, actor, .. } = call;
+        json!({ "approved": true, "by": actor, "reason": reason, "at": now.wall }).to_string()
+    })
 }
 
 /// Decides a person's act on a claim that exists.
@@ -38,6 +47,8 @@ pub fn act<'a>(
         Act::MarkError { .. } => "mark_error",
         Act::MarkDone => "mark_done",
         Act::Dismiss => "dismiss",
+        Act::Approve => "approve",
+        Act::Decline => "decline",
     };
     let found = before.processing_state().as_str();
     let note = Some(call.reason.as_str().into());

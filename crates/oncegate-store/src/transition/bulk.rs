@@ -48,7 +48,7 @@ pub(crate) fn why(refusal: &Refusal) -> &'static str {
     match refusal {
         Refusal::LiveHolder { .. } | Refusal::Busy(_) => "live_holder",
         Refusal::Done => "needs_verified",
-        Refusal::Nothing(_) | Refusal::NotAnError(_) => "nothing_to_do",
+        Refusal::Nothing(_) | Refusal::NotAnError(_) | Refusal::NotInReview => "nothing_to_do",
         Refusal::Sent(_) => "needs_confirm_sent",
         Refusal::PayloadRemoved => "payload_removed",
     }

@@ -56,6 +56,7 @@ fn word(call: &Call) -> &'static str {
         Call::Error { .. } => "error",
         Call::Heartbeat => "heartbeat",
         Call::Defer { .. } => "defer",
+        Call::Review { .. } => "review",
         Call::HandBack => "hand_back",
         Call::HandOver => "hand_over",
     }
@@ -71,7 +72,7 @@ fn late(call: &FinishCall) -> Line<'static> {
 
 fn told<'a>(call: &'a FinishCall, after: Option<&Claim>) -> Line<'a> {
     let note = match &call.call {
-        Call::Error { note, .. } | Call::Defer { note, .. } => Some(note.into()),
+        Call::Error { note, .. } | Call::Defer { note, .. } | Call::Review { note } => Some(note.into()),
         Call::Done | Call::Heartbeat | Call::HandBack | Call::HandOver => None,
     };
     let reason = match after.map(|c| &c.state) {

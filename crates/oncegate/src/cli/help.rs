@@ -14,6 +14,8 @@ const GROUPS: [(&str, &[&str]); 6] = [
             "mark-error",
             "mark-done",
             "dismiss",
+            "approve",
+            "decline",
             "tag",
             "release",
             "bulk",

@@ -7,8 +7,8 @@ use http::{HeaderName, Method};
 use oncegate_core::limits;
 use oncegate_core::policy::{Policy, parse_duration, show_duration};
 use oncegate_runner::flow::{
-    self, Action, Body, Chat, Flow, ForwardStep, HeaderText, HttpStep, KEY_WINDOW, MessageStep, Repeat, Step,
-    Until, Wait,
+    self, Action, Body, Chat, Flow, ForwardStep, HeaderText, HttpStep, KEY_WINDOW, MessageStep, Repeat,
+    ReviewStep, Step, Until, Wait,
 };
 use serde::Deserialize;
 use serde_saphyr::Spanned;
@@ -36,6 +36,8 @@ pub(super) struct StepFile {
     email: Option<EmailFile>,
     #[serde(default)]
     wait: Option<Spanned<WaitFile>>,
+    #[serde(default)]
+    review: Option<ReviewFile>,
     #[serde(default)]
     when: Option<Spanned<String>>,
     #[serde(default)]
@@ -77,6 +79,12 @@ struct ForwardFile {
 struct MessageFile {
     url: Spanned<String>,
     text: Spanned<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ReviewFile {
+    ask: Spanned<String>,
 }
 
 /// A duration, or an instant.
@@ -167,6 +175,7 @@ fn one(step: &StepFile, sees: Sees<'_>, around: Around<'_>, at: At<'_>) -> Resul
         ("teams", step.teams.is_some()),
         ("email", step.email.is_some()),
         ("wait", step.wait.is_some()),
+        ("review", step.review.is_some()),
     ];
     let declared: Vec<&str> = declared.iter().filter(|(_, is)| *is).map(|(name, _)| *name).collect();
     if let [one, two, ..] = declared.as_slice() {
@@ -183,17 +192,18 @@ fn one(step: &StepFile, sees: Sees<'_>, around: Around<'_>, at: At<'_>) -> Resul
     } else if let Some(declared) = &step.email {
         Action::Email(mail::email(declared, around.mail_from, sees, at)?)
     } else if let Some(declared) = &step.wait {
-        if step.repeat.is_some() || step.timeout.is_some() {
-            return Err(here(
-                "sends nothing, so it has no `repeat` and no `timeout`; remove them".to_owned(),
-            ));
-        }
         Action::Wait(wait(declared, sees, at)?)
+    } else if let Some(ReviewFile { ask }) = &step.review {
+        Action::Review(ReviewStep { ask: said("review.ask", ask, sees, at)? })
     } else {
         return Err(here(
-            "says nothing to do; declare `http`, `forward`, `slack`, `teams`, `email` or `wait`".to_owned(),
+            "says nothing to do; declare `http`, `forward`, `slack`, `teams`, `email`, `wait` or `review`"
+                .to_owned(),
         ));
     };
+    if action.sends_nothing() && (step.repeat.is_some() || step.timeout.is_some()) {
+        return Err(here("sends nothing, so it has no `repeat` and no `timeout`; remove them".to_owned()));
+    }
     let when = step.when.as_ref().map(|when| condition(when, sees, at)).transpose()?;
     let timeout = step.timeout.map_or(TIMEOUT.1, |p| p.0);
     if timeout < TIMEOUT.0 || timeout > TIMEOUT.2 {
@@ -206,7 +216,7 @@ fn one(step: &StepFile, sees: Sees<'_>, around: Around<'_>, at: At<'_>) -> Resul
         (Some(RepeatWord::Never), _) => Repeat::Never,
         // RFC 9110 §9.2.2: these mean the same however often they are sent.
         (None, Action::Http(http)) if http.method.is_idempotent() => Repeat::Natural,
-        (None, Action::Wait(_)) => Repeat::Natural,
+        (None, Action::Wait(_) | Action::Review(_)) => Repeat::Natural,
         // Whoever reads a message reads it twice if it comes twice.
         (None, Action::Http(_) | Action::Forward(_) | Action::Message(_) | Action::Email(_)) => Repeat::Never,
     };
@@ -252,12 +262,19 @@ fn message(
     secrets: &Secrets<'_>,
     at: At<'_>,
 ) -> Result<MessageStep, ConfigError> {
-    let text = &declared.text;
-    sees.check("text", &text.value).map_err(|e| at(text.referenced, e))?;
-    if text.value.trim().is_empty() {
-        return Err(at(text.referenced, "the text is blank; nobody would know what it is about".to_owned()));
+    let text = said("text", &declared.text, sees, at)?;
+    Ok(MessageStep { chat, url: url(&declared.url, sees, secrets, at)?, text })
+}
+
+/// What people are to read.
+fn said(place: &str, declared: &Spanned<String>, sees: Sees<'_>, at: At<'_>) -> Result<String, ConfigError> {
+    sees.check(place, &declared.value).map_err(|e| at(declared.referenced, e))?;
+    match declared.value.trim().is_empty() {
+        true => {
+            Err(at(declared.referenced, "the text is blank; nobody would know what it is about".to_owned()))
+        }
+        false => Ok(declared.value.clone()),
     }
-    Ok(MessageStep { chat, url: url(&declared.url, sees, secrets, at)?, text: text.value.clone() })
 }
 
 fn wait(declared: &Spanned<WaitFile>, sees: Sees<'_>, at: At<'_>) -> Result<Wait, ConfigError> {

@@ -57,7 +57,7 @@ async fn overtaken(state: &AppState, id: ClaimRef, act: &Act) -> Result<Option<N
         Act::Reset { .. } | Act::FromStart { .. } => {
             Ok(state.gate.store().neighbours(id).await?.overtaken_by)
         }
-        Act::MarkError { .. } | Act::MarkDone | Act::Dismiss => Ok(None),
+        Act::MarkError { .. } | Act::MarkDone | Act::Dismiss | Act::Approve | Act::Decline => Ok(None),
     }
 }
 
@@ -117,7 +117,9 @@ pub(crate) fn refused(refusal: &Refusal) -> Problem {
         Refusal::Sent(steps) => Problem::needs_confirm_sent(refusal).with("sent", steps.clone()),
         Refusal::Busy(holder) => Problem::live_holder(refusal).with("holder", holder.as_str()),
         Refusal::PayloadRemoved => Problem::payload_removed(refusal),
-        Refusal::Nothing(_) | Refusal::NotAnError(_) => Problem::nothing_to_do(refusal),
+        Refusal::Nothing(_) | Refusal::NotAnError(_) | Refusal::NotInReview => {
+            Problem::nothing_to_do(refusal)
+        }
     }
 }
 
@@ -173,6 +175,18 @@ pub(crate) async fn mark_done(mut doing: Doing) -> Answered {
 pub(crate) async fn dismiss(mut doing: Doing) -> Answered {
     doing.nothing_else("reason, by")?;
     doing.act(Act::Dismiss, None).await
+}
+
+/// Yes, to the question of a `review` step.
+pub(crate) async fn approve(mut doing: Doing) -> Answered {
+    doing.nothing_else("reason, by")?;
+    doing.act(Act::Approve, None).await
+}
+
+/// No.
+pub(crate) async fn decline(mut doing: Doing) -> Answered {
+    doing.nothing_else("reason, by")?;
+    doing.act(Act::Decline, None).await
 }
 
 /// Starts it as the runner would: the same claim path, by way of a queue that survives a restart.

@@ -117,6 +117,7 @@ fn why_parked(view: &ClaimView) -> Option<String> {
         (Parked::LoopSuspected, _, Some(record)) => {
             Some(format!("more runs of {record} than its loop_limit"))
         }
+        (Parked::Review, ..) => Some("a step waits for an answer: approve or decline it".to_owned()),
         _ => None,
     }
 }
@@ -133,7 +134,8 @@ pub(crate) fn claim(view: &ClaimView, now: Now) -> Value {
                 let ahead = in_words(ahead);
                 format!("clock problem: processing_started_at lies {ahead} ahead of the store's clock")
             });
-            (note, None, lease.deferred_until)
+            let note = note.or_else(|| why_parked(view).filter(|_| claim.is_in_review()));
+            (note, None, lease.deferred_until.filter(|_| !claim.is_in_review()))
         }
         State::Done { .. } => (None, None, None),
     };

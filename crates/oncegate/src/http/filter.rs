@@ -25,7 +25,7 @@ pub(crate) const TAKES: &str =
 const STATES: &str = "none, processing, done or error";
 const CAUSES: &str =
     "failed, outcome_unknown, stale, shutdown, asked_to_wait, marked, marked_after_done or restored";
-const REASONS: &str = "needs_replay, loop_suspected, incident, reset, restored or repeat";
+const REASONS: &str = "needs_replay, loop_suspected, incident, reset, restored, repeat or review";
 
 /// A filter, and how it was asked.
 pub(crate) struct Asked {

@@ -131,6 +131,8 @@ pub(crate) fn routes(metrics_public: bool) -> Vec<Route> {
         once("/v1/claims/{id}/mark-error", ACT, acts::mark_error),
         once("/v1/claims/{id}/mark-done", ACT, acts::mark_done),
         once("/v1/claims/{id}/dismiss", ACT, acts::dismiss),
+        once("/v1/claims/{id}/approve", ACT, acts::approve),
+        once("/v1/claims/{id}/decline", ACT, acts::decline),
         once("/v1/claims/{id}/tag", ACT, acts::tag),
         once("/v1/automations/{name}/rename", ACT, automations::rename),
         once("/v1/automations/{name}/pause", ACT, acts::pause),

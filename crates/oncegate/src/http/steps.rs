@@ -16,7 +16,12 @@ pub(super) fn shown(flow: &Flow, calls: &[StepCall], claim: &Claim) -> Vec<Value
     for (at, step) in flow.steps.iter().enumerate() {
         let calls = of(&step.name);
         // Whatever comes after it has not begun: this is what the claim waits for.
-        let waiting = deferred && !waits && matches!(step.action, Action::Wait(_)) && !begun(at + 1);
+        let pauses = match step.action {
+            Action::Wait(_) => deferred && !claim.is_in_review(),
+            Action::Review(_) => claim.is_in_review() && calls.iter().all(|call| call.answer.is_none()),
+            _ => false,
+        };
+        let waiting = pauses && !waits && !begun(at + 1);
         let left_out = step.when.is_some() && calls.is_empty() && (done || begun(at + 1));
         let outcome = match calls.iter().rev().find(|call| call.outcome == StepOutcome::Succeeded) {
             _ if waiting => json!("waiting"),

@@ -117,6 +117,8 @@ fn of_conditions_waits_and_messages() {
             ("wait: ^0s", "wait must be at least 1s"),
             ("wait: ^{ until: '{{ pyload.at }}' }", "wait.until: `pyload` is not known here"),
             ("slack: { url: env:URL, text: ^'  ' }", "the text is blank"),
+            ("review: { ask: ^'  ' }", "the text is blank"),
+            ("review: { ask: ^'{{ pyload.x }}?' }", "review.ask: `pyload` is not known here"),
             ("teams: { url: env:URL, text: ^'{{ paylod.x }}' }", "did you mean `payload`?"),
             ("slack: { url: ^env:TYPO, text: x }", "is no http or https URL"),
         ],
@@ -124,6 +126,8 @@ fn of_conditions_waits_and_messages() {
     for (members, told) in [
         ("wait: 2h", "the steps wait 2h in all, and the automation's `sla` is 2h"),
         ("wait: 1h, repeat: natural", "sends nothing, so it has no `repeat`"),
+        ("review: { ask: x }, timeout: 10s", "sends nothing, so it has no `repeat`"),
+        ("review: {}", "`ask` is missing here"),
         ("wait: 1h, slack: { url: env:URL, text: x }", "declares `slack` and `wait`; make two steps of it"),
         ("when: '{{ true }}'", "says nothing to do"),
     ] {

@@ -39,6 +39,7 @@ mod people;
 mod privacy;
 mod records;
 mod repeats;
+mod reviews;
 mod search;
 mod steps;
 mod time;

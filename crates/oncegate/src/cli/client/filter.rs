@@ -29,7 +29,7 @@ pub(super) struct Filters {
     ])]
     error_cause: Option<String>,
     /// Only what is held back for this.
-    #[arg(long, value_name = "WHY", value_parser = ["needs_replay", "loop_suspected", "incident", "reset", "restored", "repeat"])]
+    #[arg(long, value_name = "WHY", value_parser = ["needs_replay", "loop_suspected", "incident", "reset", "restored", "repeat", "review"])]
     parked: Option<String>,
     /// Only claims with this text in key, record, run URL or note.
     #[arg(short = 'q', long, value_name = "TEXT")]

@@ -97,6 +97,14 @@ pub(super) enum Verb {
         after_help = "Example:\n  oncegate dismiss welcome-mail contact-form:8812 --reason 'a test entry'"
     )]
     Dismiss(acts::Simple),
+    /// Yes, to what a step asks: it goes on.
+    #[command(
+        after_help = "Example:\n  oncegate approve refunds order:8812 --reason 'the customer is right'"
+    )]
+    Approve(acts::Simple),
+    /// No, to what a step asks: it shall not happen.
+    #[command(after_help = "Example:\n  oncegate decline refunds order:8812 --reason 'refunded already'")]
+    Decline(acts::Simple),
     /// File it under a tag, or take the tag away.
     #[command(after_help = TAG)]
     Tag(acts::Tag),
@@ -221,6 +229,8 @@ pub(super) async fn run(verb: Verb) -> Result<u8, Failure> {
         Verb::Reset(args) => acts::reset(args).await,
         Verb::RunNow(args) => acts::simple(args, "run-now").await,
         Verb::MarkError(args) => acts::mark_error(args).await,
+        Verb::Approve(args) => acts::simple(args, "approve").await,
+        Verb::Decline(args) => acts::simple(args, "decline").await,
         Verb::MarkDone(args) => acts::simple(args, "mark-done").await,
         Verb::Dismiss(args) => acts::simple(args, "dismiss").await,
         Verb::Tag(args) => acts::tag(args).await,

@@ -151,3 +151,55 @@ async fn people_are_told_once_and_what_a_form_says_is_no_markup() {
     let shown = gate.api.show(claim["claim_id"].as_str().unwrap()).await;
     assert!(!shown.to_string().contains("/services/T"), "the address is a secret: {shown}");
 }
+
+#[tokio::test]
+async fn a_review_waits_for_a_person_and_goes_on_or_never_happens_by_their_word() {
+    let receiver = Receiver::start().await;
+    let steps = "
+      - { name: look, http: { url: '$RECEIVER/look' }, repeat: by_key }
+      - { name: check, when: '{{ payload.total > 100 }}', review: { ask: 'Refund {{ payload.total }} to {{ payload.who }}?' } }
+      - { name: refund, http: { url: '$RECEIVER/refund', json: { by: \"{{ steps.check.json.by if payload.total > 100 else 'nobody' }}\" } }, repeat: by_key }";
+    let mut gate = Setup::new(&yaml(steps), &receiver).start().await;
+    for (order, total) in [("small", 50), ("large", 500), ("huge", 5_000)] {
+        gate.api.order(&json!({ "order": order, "total": total, "who": "<ann>" })).await.ok();
+    }
+    state(&gate, "small", "done").await;
+    let asks = async |gate: &crate::harness::Gate, key: &str| {
+        eventually(&format!("{key} is asked about"), async || {
+            gate.api.find("welcome", key).await.filter(|claim| claim["parked"] == "review")
+        })
+        .await
+    };
+    let claim = asks(&gate, "large").await;
+    assert_eq!((&claim["processing_state"], &claim["inbox"]), (&json!("processing"), &json!("parked")));
+    assert_eq!(claim["due_at"], Value::Null, "it comes by itself at no time");
+    let outcomes: Vec<_> = claim["steps"].as_array().unwrap().iter().map(|step| &step["outcome"]).collect();
+    assert_eq!(outcomes, ["succeeded", "waiting", "not_started"]);
+    let asked = claim["calls"].as_array().unwrap().iter().find(|call| call["step"] == "check").unwrap();
+    assert_eq!(asked["note"], "Refund 500 to <ann>?");
+    asks(&gate, "huge").await;
+    // However long it takes, and whatever happens to the gate and the event meanwhile.
+    gate.advance(mins(60)).await;
+    gate.crash();
+    gate.reopen().await;
+    gate.jump(mins(10 * 24 * 60));
+    gate.api.order(&json!({ "order": "large", "total": 500, "who": "<ann>" })).await.ok();
+    gate.advance(mins(30)).await;
+    let (large, huge) = (asks(&gate, "large").await, asks(&gate, "huge").await);
+    assert_eq!(receiver.to("/refund").len(), 1);
+    let id = |claim: &Value| claim["claim_id"].as_str().unwrap().to_owned();
+    let why = json!({ "reason": "the parcel came back", "by": "mia" });
+    gate.api.act("approve", &id(&large), &why).await.ok();
+    gate.api.act("approve", &id(&large), &why).await.problem(409, "nothing_to_do");
+    let claim = state(&gate, "large", "done").await;
+    assert_eq!(claim["retries_used"], 0);
+    let refunds = receiver.to("/refund");
+    assert_eq!(refunds.len(), 2);
+    assert!(refunds[1].json()["by"].as_str().unwrap().contains("mia"), "{:?}", refunds[1].json());
+    let declined = gate.api.act("decline", &id(&huge), &json!({ "reason": "she kept it" })).await.ok();
+    assert_eq!((&declined["processing_state"], &declined["dismissed"]), (&json!("none"), &json!(true)));
+    gate.api.order(&json!({ "order": "huge", "total": 5_000, "who": "<ann>" })).await.ok();
+    gate.advance(mins(60)).await;
+    assert_eq!((receiver.to("/refund").len(), receiver.to("/look").len()), (2, 3));
+    assert!(gate.api.inbox().await.values().all(|n| *n == 0), "nothing needs a person any more");
+}
