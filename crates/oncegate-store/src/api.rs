@@ -280,6 +280,9 @@ pub struct Recovery {
     pub open_claims: u64,
 }
 
+/// Workspaces of which [`Store::due`] tells at least one claim that is due, if so many have one.
+pub const WORKSPACES_SEEN: u32 = 1_000;
+
 /// Work that the runner may take.
 #[derive(Clone, Debug)]
 pub struct Due {
@@ -389,9 +392,9 @@ pub trait Store: Access + InLine + Nodes + Notices + Nudges + People + Privacy +
         self.audit_of(workspace, AuditFilter { before, limit, ..AuditFilter::default() }).await
     }
 
-    /// Work that is due or lost its holder, oldest first, not of paused automations; after [`Nodes::hello`] only of
-    /// those that this node runs, so that what it cannot run does not stand before what it can. What waits its turn on
-    /// a record is left out for a while.
+    /// Work that is due or lost its holder, not of paused automations: up to `limit` of each workspace, the oldest of
+    /// each first, then the second of each, …. After [`Nodes::hello`] only of those that this node runs, so that what it
+    /// cannot run does not stand before what it can. What waits its turn on a record is left out for a while.
     async fn due(&self, limit: u32) -> Result<Vec<Due>, StoreError>;
     /// When the next work comes due that was not due yet at `after`.
     async fn next_due(&self, after: Timestamp) -> Result<Option<Timestamp>, StoreError>;

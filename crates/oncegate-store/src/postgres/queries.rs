@@ -12,7 +12,7 @@ use super::error::{Fault, unreadable};
 use super::in_line::earlier;
 use super::row::{self, Stored, ts};
 use super::steps;
-use crate::api::{Due, HistoryRow, Page, Payload, Work};
+use crate::api::{Due, HistoryRow, Page, Payload, WORKSPACES_SEEN, Work};
 use crate::in_line::UNSEEN;
 
 /// Every row of a statement that is prepared once.
@@ -93,6 +93,13 @@ pub(super) async fn work(db: &Connection, id: ClaimRef) -> Result<Option<Work>, 
     Ok(Some(Work { automation: stored.view.automation, key: stored.view.key, payload, steps }))
 }
 
+/// The workspaces and names of a JSON list of them.
+macro_rules! named {
+    ($list:literal) => {
+        concat!("SELECT (j ->> 0)::bigint, j ->> 1 FROM jsonb_array_elements(", $list, "::text::jsonb) j")
+    };
+}
+
 /// Due by its time, or `processing` under a runner that is gone or went stale: candidates, over all workspaces. Who
 /// takes one decides anew, in a transaction of its own workspace. `boot` is this node's: what its earlier starts left.
 /// `runs` is a JSON list of workspaces and names: only of these.
@@ -105,25 +112,34 @@ pub(super) async fn due(
 ) -> Result<Vec<Due>, Fault> {
     let over = boot.over();
     let unseen = now.wall.before(UNSEEN).as_millis();
+    let all = i64::from(limit) + i64::from(WORKSPACES_SEEN);
     let found = rows(
         db,
         concat!(
-        "SELECT workspace_id, claim_id, name FROM ( \
-           SELECT c.workspace_id, c.claim_id, a.name, c.due_at AS at, c.position FROM claims c \
-             JOIN automations a ON a.workspace_id = c.workspace_id AND a.id = c.automation_id \
-             WHERE c.due_at <= $1 AND c.due_at IS NOT NULL AND c.flow AND a.paused_at IS NULL \
-             AND (c.record IS NULL OR c.processing_state = 'processing' OR c.due_at <= $7 OR NOT EXISTS (SELECT 1",
-             earlier!("c.workspace_id", "c.record", "c.position"),
-          ")) UNION ALL \
-           SELECT c.workspace_id, c.claim_id, a.name, c.processing_started_at, c.position FROM claims c \
-             JOIN automations a ON a.workspace_id = c.workspace_id AND a.id = c.automation_id \
-             WHERE c.processing_state = 'processing' AND c.flow AND c.due_at IS NULL \
-             AND (c.lease_expires <= $2 OR (c.holder = 'runner' AND c.boot >= $3 AND c.boot < $4)) \
-             AND a.paused_at IS NULL) due \
-         WHERE $6::text IS NULL OR (workspace_id, name) IN ( \
-           SELECT (j ->> 0)::bigint, j ->> 1 FROM jsonb_array_elements($6::text::jsonb) j) \
-         ORDER BY at, position LIMIT $5"),
-        &[&now.wall.as_millis(), &now.lease.0, &over.start, &over.end, &i64::from(limit), &runs, &unseen],
+            // Of each workspace its oldest, and then the first of each, the second of each, …
+            "SELECT workspace_id, claim_id, name FROM ( \
+               SELECT c.workspace_id, c.claim_id, c.name, c.due_at AS at, c.position, \
+                 row_number() OVER (PARTITION BY c.workspace_id ORDER BY c.due_at, c.position) AS place \
+                 FROM workspaces w CROSS JOIN LATERAL ( \
+                 SELECT d.workspace_id, d.claim_id, da.name, d.due_at, d.position FROM claims d \
+                   JOIN automations da ON da.workspace_id = d.workspace_id AND da.id = d.automation_id \
+                   WHERE d.workspace_id = w.id AND d.due_at <= $1 AND d.due_at IS NOT NULL AND d.flow \
+                   AND da.paused_at IS NULL AND (d.record IS NULL OR d.processing_state = 'processing' \
+                   OR d.due_at <= $7 OR NOT EXISTS (SELECT 1",
+            earlier!("d.workspace_id", "d.record", "d.position"),
+            ")) AND ($6::text IS NULL OR (d.workspace_id, da.name) IN (",
+            named!("$6"),
+            ")) ORDER BY d.due_at, d.position LIMIT $5) c \
+               UNION ALL \
+               SELECT c.workspace_id, c.claim_id, a.name, c.processing_started_at, c.position, 0 FROM claims c \
+                 JOIN automations a ON a.workspace_id = c.workspace_id AND a.id = c.automation_id \
+                 WHERE c.processing_state = 'processing' AND c.flow AND c.due_at IS NULL \
+                 AND (c.lease_expires <= $2 OR (c.holder = 'runner' AND c.boot >= $3 AND c.boot < $4)) \
+                 AND a.paused_at IS NULL AND ($6::text IS NULL OR (c.workspace_id, a.name) IN (",
+            named!("$6"),
+            "))) due ORDER BY place, at, position LIMIT $8"
+        ),
+        &[&now.wall.as_millis(), &now.lease.0, &over.start, &over.end, &i64::from(limit), &runs, &unseen, &all],
     )
     .await?;
     due_rows(&found)
@@ -147,9 +163,10 @@ pub(super) fn due_rows(rows: &[Row]) -> Result<Vec<Due>, Fault> {
 
 /// When the next work of the runner comes due.
 pub(super) async fn next_due(db: &Connection, after: Timestamp) -> Result<Option<Timestamp>, Fault> {
-    let sql = "SELECT min(c.due_at) FROM claims c \
+    let sql = "SELECT min(c.due_at) FROM workspaces w CROSS JOIN LATERAL (SELECT c.due_at FROM claims c \
         JOIN automations a ON a.workspace_id = c.workspace_id AND a.id = c.automation_id \
-        WHERE c.due_at > $1 AND c.flow AND a.paused_at IS NULL";
+        WHERE c.workspace_id = w.id AND c.due_at > $1 AND c.due_at IS NOT NULL AND c.flow AND a.paused_at IS NULL \
+        ORDER BY c.due_at LIMIT 1) c";
     let found = row_opt(db, sql, &[&after.as_millis()]).await?;
     Ok(found.and_then(|r| r.get::<_, Option<i64>>(0)).map(ts))
 }

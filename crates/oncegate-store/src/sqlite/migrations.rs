@@ -11,7 +11,7 @@ use super::backups::BackupDir;
 use super::dir::DataDir;
 use crate::StoreError;
 
-const STEPS: [&str; 7] = [
+const STEPS: [&str; 8] = [
     include_str!("../../migrations/sqlite/0001_spine.sql"),
     include_str!("../../migrations/sqlite/0002_gate.sql"),
     include_str!("../../migrations/sqlite/0003_upkeep.sql"),
@@ -19,6 +19,7 @@ const STEPS: [&str; 7] = [
     include_str!("../../migrations/sqlite/0005_checks.sql"),
     include_str!("../../migrations/sqlite/0006_order.sql"),
     include_str!("../../migrations/sqlite/0007_review.sql"),
+    include_str!("../../migrations/sqlite/0008_fair.sql"),
 ];
 
 /// The newest schema that this program knows.

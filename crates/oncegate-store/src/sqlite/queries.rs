@@ -12,7 +12,7 @@ use super::in_line::earlier;
 use super::row::{self, ts};
 
 use crate::StoreError;
-use crate::api::{Due, HistoryRow, Page, Payload, Work};
+use crate::api::{Due, HistoryRow, Page, Payload, WORKSPACES_SEEN, Work};
 use crate::in_line::UNSEEN;
 use crate::nodes::{Names, STRANDED_MAX};
 
@@ -205,21 +205,27 @@ pub(super) fn due(
     limit: u32,
 ) -> Result<Vec<Due>, StoreError> {
     let mut statement = db.prepare_cached(concat!(
+        // Of each workspace its oldest, and then the first of each, the second of each, …
         "SELECT workspace_id, claim_id, name FROM ( \
-           SELECT c.workspace_id, c.claim_id, a.name, c.due_at AS at, c.automation_id FROM claims c \
-             JOIN automations a ON a.id = c.automation_id \
-             WHERE c.due_at <= ?1 AND c.flow = 1 AND a.paused_at IS NULL AND (c.record IS NULL \
-             OR c.processing_state = 'processing' OR c.due_at <= ?7 OR NOT EXISTS (SELECT 1",
-        earlier!("c.workspace_id", "c.record", "c.id"),
-        ")) UNION ALL \
-           SELECT c.workspace_id, c.claim_id, a.name, c.processing_started_at, c.automation_id FROM claims c \
+           SELECT c.workspace_id, c.claim_id, a.name, c.due_at AS at, c.automation_id, \
+             row_number() OVER (PARTITION BY c.workspace_id ORDER BY c.due_at, c.id) AS place \
+             FROM workspaces w JOIN claims c ON c.id IN (SELECT d.id FROM claims d \
+               JOIN automations da ON da.id = d.automation_id \
+               WHERE d.workspace_id = w.id AND d.due_at <= ?1 AND d.due_at IS NOT NULL AND d.flow = 1 \
+               AND da.paused_at IS NULL AND (d.record IS NULL OR d.processing_state = 'processing' \
+               OR d.due_at <= ?7 OR NOT EXISTS (SELECT 1",
+        earlier!("d.workspace_id", "d.record", "d.id"),
+        ")) AND (?6 IS NULL OR d.automation_id IN (",
+        named!("?6"),
+        ")) ORDER BY d.due_at, d.id LIMIT ?5) JOIN automations a ON a.id = c.automation_id \
+           UNION ALL \
+           SELECT c.workspace_id, c.claim_id, a.name, c.processing_started_at, c.automation_id, 0 FROM claims c \
              JOIN automations a ON a.id = c.automation_id \
              WHERE c.processing_state = 'processing' AND c.flow = 1 AND c.due_at IS NULL \
              AND (c.lease_expires <= ?2 OR (c.holder = 'runner' AND c.boot >= ?3 AND c.boot < ?4)) \
-             AND a.paused_at IS NULL) \
-         WHERE ?6 IS NULL OR automation_id IN (",
+             AND a.paused_at IS NULL AND (?6 IS NULL OR c.automation_id IN (",
         named!("?6"),
-        ") ORDER BY at LIMIT ?5",
+        "))) ORDER BY place, at LIMIT ?8",
     ))?;
     let over = boot.over();
     let runs = runs.map(listed);
@@ -230,7 +236,8 @@ pub(super) fn due(
         over.end,
         limit,
         runs,
-        now.wall.before(UNSEEN).as_millis()
+        now.wall.before(UNSEEN).as_millis(),
+        limit.saturating_add(WORKSPACES_SEEN)
     ])?)
 }
 

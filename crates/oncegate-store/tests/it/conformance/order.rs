@@ -146,3 +146,29 @@ async fn whoever_looks_at_what_failed_is_told_what_has_written_the_record_since(
         assert!(bench.due_ids().await.contains(&elsewhere));
     }
 }
+
+#[tokio::test]
+async fn a_long_queue_of_one_workspace_does_not_stand_before_the_others() {
+    for bench in benches().await {
+        let others = [Workspace(2), Workspace(3)];
+        for other in others {
+            bench.add_workspace(other).await;
+        }
+        let mut long = Vec::new();
+        for n in 0..40 {
+            long.push(bench.ask(caller(&format!("k{n}")).queued()).await.id);
+        }
+        bench.live(SECOND).await;
+        let mut late = Vec::new();
+        for other in others {
+            for n in 0..2 {
+                late.push(bench.ask(caller(&format!("k{n}")).within(other).queued()).await.id);
+            }
+        }
+        let due: Vec<_> = bench.due(5).await.unwrap().iter().map(|due| due.id).collect();
+        assert_eq!(due[..3], [long[0], late[0], late[2]], "the first of each");
+        assert_eq!(due[3..6], [long[1], late[1], late[3]], "the second of each");
+        assert_eq!(due[6..], long[2..5], "no more than asked for of each");
+        assert_eq!(bench.next_due(MORNING.before(SECOND)).await.unwrap(), Some(MORNING));
+    }
+}
