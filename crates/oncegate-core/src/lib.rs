@@ -18,6 +18,7 @@ pub mod identity;
 pub mod inbox;
 pub mod json;
 pub mod key;
+pub mod lane;
 pub mod limits;
 pub mod notice;
 pub mod nudge;

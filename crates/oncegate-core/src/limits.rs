@@ -215,3 +215,23 @@ pub const WAIT_LOOK_EVERY: Duration = Duration::from_millis(500);
 pub const VITALS_LOOKED_AT_FOR: Duration = Duration::from_secs(5);
 /// The longest notice of a stop: what waits for it must not be killed before it.
 pub const DRAIN_NOTICE_MAX: Duration = Duration::from_secs(300);
+/// Most calls of a target's `rate`: the time of each is remembered.
+pub const RATE_CALLS_MAX: usize = 100_000;
+/// Longest time of a target's `rate`: a restart forgets what was sent.
+pub const RATE_PERIOD_MAX: Duration = Duration::from_secs(24 * 3600);
+/// How long a turn is kept for a call that the rate held back and that does not come.
+pub const TURN_KEPT_FOR: Duration = Duration::from_secs(60);
+/// How long one `Retry-After` holds back other calls to its target at most; then one of them finds out.
+pub const THROTTLE_BELIEVED_MAX: Duration = Duration::from_secs(15 * 60);
+/// Longest pause of a target's breaker that can be declared: how late it may be noticed that the target is back.
+pub const BREAKER_PAUSE_MAX: Duration = Duration::from_secs(3600);
+/// How long at most a claim is told to wait for room at its target: how long calls take is a guess.
+pub const ROOM_WAIT_MAX: Duration = Duration::from_secs(5 * 60);
+/// How long a claim that is due and waits for its target is left alone: then it is taken up, which ends in error beyond
+/// its SLA, and else is written down as a further wait.
+pub const WAITS_UNSEEN_MAX: Duration = Duration::from_secs(15 * 60);
+/// Claims that are due, wait for their targets and are passed over at each look; further ones are taken up, and told to
+/// wait anew.
+pub const PASSED_OVER_MAX: usize = 256;
+/// Targets that are known at a time; the one that was called longest ago is forgotten first.
+pub const TARGETS_MAX: usize = 1_000;
