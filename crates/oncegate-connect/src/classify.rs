@@ -4,9 +4,10 @@
 
 use std::time::{Duration, SystemTime};
 
+use oncegate_core::lane::{Asked, Heard, Standing};
 use oncegate_core::time::Timestamp;
 
-use crate::outcome::Failure;
+use crate::outcome::{CallOutcome, Failure};
 
 /// What a call told about its effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,6 +101,40 @@ fn one_retry_after(value: &[u8], wall_now: Timestamp) -> Option<Duration> {
     Some(at.since(wall_now).min(RETRY_AFTER_MAX))
 }
 
+/// Whose language an outcome's status is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Spoken {
+    /// HTTP (RFC 9110 §15).
+    Http,
+    /// SMTP (RFC 5321 §4.2).
+    Smtp,
+}
+
+/// What an outcome tells of its target, as against of its effect. A 4xx is the request's own fault: the target is
+/// there.
+pub fn heard(outcome: &CallOutcome, spoken: Spoken) -> Heard {
+    let (status, failure) = match outcome {
+        CallOutcome::Succeeded { status, .. } => (Some(*status), None),
+        CallOutcome::Failed { status, failure, .. } => (*status, Some(*failure)),
+        CallOutcome::Unknown { status, .. } => (*status, None),
+    };
+    let standing = match (spoken, status, failure) {
+        // Refused before anything was sent.
+        (_, None, Some(Failure::Permanent)) => Standing::Untold,
+        (_, None, None | Some(Failure::Transient | Failure::Throttled { .. })) => Standing::Down,
+        (Spoken::Http, Some(500..), _) => Standing::Down,
+        // RFC 5321 §4.2.3: the service is not available. Every other answer is about one mail.
+        (Spoken::Smtp, Some(421), _) => Standing::Down,
+        (Spoken::Http | Spoken::Smtp, Some(_), _) => Standing::Up,
+    };
+    let asked = match (failure, status) {
+        (Some(Failure::Throttled { retry_after }), Some(503)) => Some(Asked::Everybody(retry_after)),
+        (Some(Failure::Throttled { retry_after }), _) => Some(Asked::Workspace(retry_after)),
+        (None | Some(Failure::Transient | Failure::Permanent), _) => None,
+    };
+    Heard { standing, asked }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -130,6 +165,48 @@ mod tests {
         assert_eq!(by_no_answer(NoAnswer::Refused), Verdict::Failed(Failure::Permanent));
         assert_eq!(by_no_answer(NoAnswer::NeverSent), Verdict::Failed(Failure::Transient));
         assert_eq!(by_no_answer(NoAnswer::MaybeSent), Verdict::Unknown);
+    }
+
+    #[test]
+    fn a_target_is_down_where_it_does_not_answer_or_says_so_and_nowhere_else() {
+        use Standing::{Down, Untold, Up};
+        let of = |status: Option<u16>, verdict| match (verdict, status) {
+            (Verdict::Succeeded, _) => {
+                let answer = crate::Answer { body: vec![], content_type: None, cut: false };
+                CallOutcome::Succeeded { status: status.unwrap(), answer }
+            }
+            (Verdict::Failed(failure), _) => {
+                CallOutcome::Failed { failure, status, answer: None, note: String::new() }
+            }
+            (Verdict::Unknown, _) => CallOutcome::Unknown { status, note: String::new(), answer: None },
+        };
+        for status in 200..=700 {
+            let outcome = of(Some(status), by_status(status, Some(WAIT)));
+            let told = heard(&outcome, Spoken::Http);
+            assert_eq!(told.standing, if status < 500 { Up } else { Down }, "{status}");
+            let asked = match status {
+                429 => Some(Asked::Workspace(WAIT)),
+                503 => Some(Asked::Everybody(WAIT)),
+                _ => None,
+            };
+            assert_eq!(told.asked, asked, "{status}");
+        }
+        for spoken in [Spoken::Http, Spoken::Smtp] {
+            for (ended, standing) in
+                [(NoAnswer::Refused, Untold), (NoAnswer::NeverSent, Down), (NoAnswer::MaybeSent, Down)]
+            {
+                assert_eq!(heard(&of(None, by_no_answer(ended)), spoken).standing, standing);
+            }
+        }
+        for (code, failure, standing) in [
+            (421, Failure::Transient, Down),
+            (450, Failure::Transient, Up),
+            (550, Failure::Permanent, Up),
+            (535, Failure::Permanent, Up),
+        ] {
+            let told = heard(&of(Some(code), Verdict::Failed(failure)), Spoken::Smtp);
+            assert_eq!(told, Heard { standing, asked: None }, "{code}");
+        }
     }
 
     #[test]

@@ -19,6 +19,7 @@ mod once_body;
 mod outcome;
 mod own_gate;
 mod request;
+mod target;
 mod tls;
 
 pub use address::not_public;
@@ -29,3 +30,4 @@ pub use mail::{Mailer, OutgoingMail, Security, Smtp, mailbox};
 pub use outcome::{Answer, CallOutcome, Failure};
 pub use own_gate::{certificate_life, gate_client, outside_client};
 pub use request::OutgoingRequest;
+pub use target::TargetName;
