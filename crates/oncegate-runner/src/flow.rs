@@ -182,6 +182,11 @@ pub enum Repeat {
 /// How long receivers are believed to remember a key unless stated: the shortest that is common.
 pub const KEY_WINDOW: Duration = Duration::from_secs(24 * 3600);
 
+/// How the note of a claim begins that waits at the step `wait` of this name.
+pub fn waiting_note(step: &str) -> String {
+    format!("step `{step}` waits until")
+}
+
 /// Renders one template, as the steps do; for what is rendered at the door, e.g. a record's name.
 ///
 /// # Errors

@@ -7,7 +7,7 @@ use oncegate_store::StoreError;
 use oncegate_store::api::{REVIEW, StepBegin, StepCall, StepEnd, StepOutcome, WAIT};
 use serde_json::Value;
 
-use crate::flow::{Action, ReviewStep, Step, Wait};
+use crate::flow::{Action, ReviewStep, Step, Wait, waiting_note};
 use crate::render::{self, RenderError};
 use crate::worker::{Attempt, Worker};
 
@@ -62,7 +62,7 @@ impl Worker {
         Ok(Ok(match until <= now {
             true => Waited::Over,
             false => {
-                let note = format!("step `{}` waits until {until}", step.name);
+                let note = format!("{} {until}", waiting_note(&step.name));
                 Waited::Until(Call::Defer { until, note })
             }
         }))

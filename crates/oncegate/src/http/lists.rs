@@ -131,7 +131,13 @@ pub(crate) async fn claim(
     shown["waits_for"] = json!(neighbours.waits_for);
     shown["overtaken_by"] = json!(neighbours.overtaken_by);
     shown["result"] = view.result.as_deref().and_then(|r| serde_json::from_str(r).ok()).unwrap_or_default();
-    shown["history"] = json!(store.history(id).await?);
+    let history = store.history(id).await?;
+    let waits_for = steps::waits_for(&view.claim, &history);
+    // What is asked, in place of the general word that something is.
+    if let (Some(note), true) = (&waits_for, shown["note"].is_null() || view.claim.is_in_review()) {
+        shown["note"] = note.as_str().into();
+    }
+    shown["history"] = json!(history);
     // A mismatch is judged by what came: `/v1/rejected/{id}` of a delivery shows its body.
     let deliveries = store.deliveries(id, ROWS_DEFAULT).await?;
     shown["deliveries"] = deliveries.iter().map(delivery).collect();
@@ -139,8 +145,8 @@ pub(crate) async fn claim(
     shown["hint"] = json!(notice::subscribed_twice(ids));
     if let Some(work) = store.work(id).await? {
         // What was declared but not started is part of the story of an error.
-        let steps =
-            flow.as_deref().map(|flow| steps::shown(flow, &work.steps, &view.claim)).unwrap_or_default();
+        let told = |flow| steps::shown(flow, &work.steps, &view.claim, waits_for.as_deref());
+        let steps = flow.as_deref().map(told).unwrap_or_default();
         shown["steps"] = steps.into();
         shown["calls"] = json!(work.steps);
         shown["payload"] = work.payload.and_then(|p| serde_json::from_str(&p.json).ok()).unwrap_or_default();

@@ -1,23 +1,30 @@
 //! How the steps of a claim stand, for people: what was sent, what waits, what was left out.
 
 use oncegate_core::claim::{Claim, State};
-use oncegate_runner::flow::{Action, Flow};
-use oncegate_store::api::{StepCall, StepOutcome};
+use oncegate_runner::flow::{Action, Flow, waiting_note};
+use oncegate_store::api::{HistoryRow, StepCall, StepOutcome};
 use serde_json::{Value, json};
 
+/// What a claim waits for that nobody works on at present.
+pub(super) fn waits_for(claim: &Claim, history: &[HistoryRow]) -> Option<String> {
+    let deferred = matches!(&claim.state, State::Processing(lease) if lease.deferred_until.is_some());
+    let last = history.iter().rev().find(|row| ["defer", "review"].contains(&row.kind.as_str()));
+    let last = last.filter(|_| deferred);
+    last.and_then(|row| row.note.clone())
+}
+
 /// Every declared step in its order: what was declared but not started is part of the story of an error.
-pub(super) fn shown(flow: &Flow, calls: &[StepCall], claim: &Claim) -> Vec<Value> {
+pub(super) fn shown(flow: &Flow, calls: &[StepCall], claim: &Claim, waits_for: Option<&str>) -> Vec<Value> {
     let of = |name: &str| calls.iter().filter(|call| call.step == name).collect::<Vec<_>>();
     let begun = |from: usize| flow.steps[from..].iter().any(|step| !of(&step.name).is_empty());
-    let deferred = matches!(&claim.state, State::Processing(lease) if lease.deferred_until.is_some());
     let done = matches!(claim.state, State::Done { .. });
     let mut waits = false;
     let mut shown = vec![];
     for (at, step) in flow.steps.iter().enumerate() {
         let calls = of(&step.name);
-        // Whatever comes after it has not begun: this is what the claim waits for.
+        // It is what the claim waits for, and not the target of a step behind it.
         let pauses = match step.action {
-            Action::Wait(_) => deferred && !claim.is_in_review(),
+            Action::Wait(_) => waits_for.is_some_and(|note| note.starts_with(&waiting_note(&step.name))),
             Action::Review(_) => claim.is_in_review() && calls.iter().all(|call| call.answer.is_none()),
             _ => false,
         };
