@@ -91,8 +91,10 @@ async fn work(worker: Worker, concurrency: usize, mut stopped: watch::Receiver<b
         rung.as_mut().enable();
         let mut full = active.len() >= concurrency;
         let looked_at = gate.store().now().wall;
+        let mut passed_over = 0;
         if !full {
-            let want = concurrency + active.len() + cooling.len();
+            let waiting = gate.targets().waiting().min(limits::PASSED_OVER_MAX);
+            let want = concurrency + active.len() + cooling.len() + waiting;
             match gate.store().due(u32::try_from(want).unwrap_or(u32::MAX)).await {
                 Ok(due) => {
                     for work in due {
@@ -109,8 +111,16 @@ async fn work(worker: Worker, concurrency: usize, mut stopped: watch::Receiver<b
                             cooling.insert(work.id, now + COOL);
                             continue;
                         }
+                        // What waits for a target that has no room stays as it is: nothing is written for it. Too
+                        // many of them would stand before the others.
+                        let called = gate.targets().call(work.id);
+                        if called.is_none() && passed_over < limits::PASSED_OVER_MAX {
+                            passed_over += 1;
+                            continue;
+                        }
                         let (worker, held) = (worker.clone(), Arc::clone(&held));
                         let task = running.spawn(async move {
+                            let _called = called;
                             let _at_work = worker.gate.begin_work();
                             (work.id, worker.run(work.id, &held).await)
                         });
@@ -123,7 +133,7 @@ async fn work(worker: Worker, concurrency: usize, mut stopped: watch::Receiver<b
         stranded.tell(&gate, now, was_rung && active.is_empty()).await;
         was_rung = false;
         // Work that cools is due and cannot start: looking for it every moment would not help.
-        let nap = match full || !cooling.is_empty() {
+        let nap = match full || !cooling.is_empty() || passed_over > 0 {
             true => LOOK,
             false => until_next(&gate, looked_at).await,
         };

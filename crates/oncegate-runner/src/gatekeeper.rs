@@ -20,6 +20,7 @@ use tokio::sync::Notify;
 
 use crate::book::Book;
 use crate::cluster::Cluster;
+use crate::targets::{Declared, Targets};
 use crate::waiters::{Subject, Waiters};
 
 /// What every way in calls.
@@ -34,6 +35,7 @@ pub struct Gatekeeper {
     bulk: Notify,
     at_work: AtomicUsize,
     cluster: Cluster,
+    targets: Arc<Targets>,
 }
 
 /// One claim that the runner works on.
@@ -47,10 +49,11 @@ impl Drop for AtWork {
 
 impl Gatekeeper {
     /// A gatekeeper of one store.
-    pub fn new(store: Arc<dyn Store>, book: Arc<Book>, clock: Arc<dyn Clock>) -> Self {
+    pub fn new(store: Arc<dyn Store>, book: Arc<Book>, clock: Arc<dyn Clock>, targets: Declared) -> Self {
         Self {
             store,
             book,
+            targets: Arc::new(Targets::new(targets, Arc::clone(&clock))),
             clock,
             waiters: Waiters::default(),
             work: Notify::new(),
@@ -78,6 +81,11 @@ impl Gatekeeper {
     /// What the other nodes can do.
     pub(crate) fn cluster(&self) -> &Cluster {
         &self.cluster
+    }
+
+    /// What is known of those who are called.
+    pub fn targets(&self) -> &Arc<Targets> {
+        &self.targets
     }
 
     /// Where time comes from.

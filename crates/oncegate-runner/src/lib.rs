@@ -15,6 +15,8 @@ pub mod nudger;
 mod outside;
 mod render;
 mod request;
+mod sending;
+pub mod targets;
 mod waiters;
 mod waiting;
 mod worker;

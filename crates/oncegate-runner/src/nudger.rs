@@ -7,11 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::Method;
-use oncegate_connect::{CallOutcome, Caller, OutgoingRequest};
+use oncegate_connect::classify::{Spoken, heard};
+use oncegate_connect::{CallOutcome, Caller, OutgoingRequest, TargetName};
 use oncegate_core::key::ClaimRef;
 use oncegate_core::limits;
 use oncegate_core::secret::Secret;
 use oncegate_store::StoreError;
+use oncegate_store::api::Due;
 use oncegate_store::nudges::{Nudge, Nudged};
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -19,6 +21,7 @@ use tokio::task::JoinSet;
 
 use crate::flow::HeaderText;
 use crate::gatekeeper::Gatekeeper;
+use crate::targets::Permit;
 
 /// The hook of an automation, declared as `retrigger`.
 #[derive(Clone, Debug)]
@@ -90,6 +93,18 @@ async fn look(
                 cooling.insert(due.id, cool_until);
                 continue;
             }
+            // Asked before it is written down that the hook is called.
+            let permit = match target(gate, &due) {
+                None => None,
+                Some(target) => match gate.targets().ask(due.id, &target) {
+                    Ok(permit) => Some(permit),
+                    Err(_) => {
+                        waiting += 1;
+                        cooling.insert(due.id, cool_until);
+                        continue;
+                    }
+                },
+            };
             // One that cannot be read must not keep those behind it from their turn either.
             let nudge = gate.store().nudge(due.id).await.unwrap_or_else(|error| {
                 tracing::error!(claim = %due.id, %error, "could not look whether a tool is to be called back");
@@ -105,7 +120,7 @@ async fn look(
                     active.insert(due.id);
                     let (gate, caller) = (Arc::clone(gate), caller.clone());
                     calls.spawn(async move {
-                        call(&gate, &caller, &nudged).await;
+                        call(&gate, &caller, &nudged, permit).await;
                         nudged.id
                     });
                 }
@@ -117,7 +132,13 @@ async fn look(
     }
 }
 
-async fn call(gate: &Gatekeeper, caller: &Caller, nudged: &Nudged) {
+/// Whom the hook of an automation calls.
+fn target(gate: &Gatekeeper, due: &Due) -> Option<TargetName> {
+    let hook = gate.book().automation(due.id.workspace, &due.automation).retrigger?;
+    TargetName::of_url(&String::from_utf8_lossy(hook.url.expose()))
+}
+
+async fn call(gate: &Gatekeeper, caller: &Caller, nudged: &Nudged, permit: Option<Permit>) {
     let hook = gate.book().automation(nudged.id.workspace, &nudged.automation).retrigger;
     let now = gate.store().now().wall;
     let note = match hook {
@@ -125,7 +146,10 @@ async fn call(gate: &Gatekeeper, caller: &Caller, nudged: &Nudged) {
         Some(hook) => {
             // Each call is one of its own: a receiver that remembers keys must not take the second for the first.
             let key = gate.store().secret().step_key(nudged.id.id, &format!("retrigger at {now}"), 0);
-            match caller.call(&request(&hook, nudged, key), now).await {
+            permit.iter().for_each(Permit::sending);
+            let outcome = caller.call(&request(&hook, nudged, key), now).await;
+            permit.map(|permit| permit.end(heard(&outcome, Spoken::Http)));
+            match outcome {
                 CallOutcome::Succeeded { .. } => return,
                 CallOutcome::Failed { note, .. } | CallOutcome::Unknown { note, .. } => note,
             }

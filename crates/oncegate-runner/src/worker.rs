@@ -5,16 +5,17 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use oncegate_connect::{CallOutcome, Caller, Failure, Mailer};
+use oncegate_connect::{Caller, Mailer};
 use oncegate_core::claim::{Claim, Holder, State};
 use oncegate_core::decide::{Decision, Request, Start};
 use oncegate_core::finish::{Answer, Call, Failed};
 use oncegate_core::key::ClaimRef;
+use oncegate_core::time::Timestamp;
 use oncegate_core::token::{Fence, Token};
+use oncegate_store::StoreError;
 use oncegate_store::api::{
-    ClaimCall, ClaimView, FinishCall, REVIEW, StepBegin, StepCall, StepEnd, StepOutcome, Target, WAIT, Work,
+    ClaimCall, ClaimView, FinishCall, REVIEW, StepCall, StepOutcome, Target, WAIT, Work,
 };
-use oncegate_store::{StoreError, failpoint};
 use serde_json::Value;
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
@@ -25,7 +26,7 @@ use crate::gatekeeper::Gatekeeper;
 use crate::held::HeldAttempts;
 use crate::message;
 use crate::render::RenderError;
-use crate::request::{Outgoing, forward_request, http_request, payload_of, result_of, shown_url, world};
+use crate::request::{Outgoing, forward_request, http_request, payload_of, result_of, world};
 use crate::waiting::{Waited, holds};
 
 /// The runner's name in the history.
@@ -54,13 +55,15 @@ pub(crate) enum Ended {
 pub(crate) struct Attempt {
     pub(crate) id: ClaimRef,
     pub(crate) fence: Fence,
-    claim: Claim,
+    pub(crate) claim: Claim,
     pub(crate) token: Token,
-    ttl: Duration,
+    pub(crate) ttl: Duration,
+    /// Beyond its SLA nothing waits for a machine.
+    pub(crate) waits_until: Timestamp,
 }
 
 /// What to do after a step.
-enum Next {
+pub(crate) enum Next {
     GoOn(StepCall),
     /// The attempt ended, with this last word about it.
     Finish(Call),
@@ -106,7 +109,9 @@ impl Worker {
             State::Processing(lease) => lease.ttl.get(),
             State::None { .. } | State::Done { .. } | State::Error { .. } => return Ok(Ended::Moved),
         };
-        let attempt = Attempt { id, fence: view.claim.fence(), claim: view.claim, token, ttl };
+        let sla = self.gate.book().automation(id.workspace, &view.automation).policy.sla;
+        let waits_until = view.claim.open_since.after(sla);
+        let attempt = Attempt { id, fence: view.claim.fence(), claim: view.claim, token, ttl, waits_until };
         let _held = held.hold(id, attempt.fence);
         let work = store.work(id).await?;
         // Whoever loses the claim meanwhile drops the step in flight; its row stays and counts as unknown.
@@ -154,35 +159,12 @@ impl Worker {
         }
     }
 
-    /// What was written down was not sent, for certain, and is tried anew by whoever holds the claim.
-    async fn not_sent(
+    pub(crate) async fn say(
         &self,
         attempt: &Attempt,
-        step: &Step,
-        call: i64,
-        stood: Duration,
-    ) -> Result<Next, StoreError> {
-        let note = format!(
-            "step `{}` was not sent: this process stood still for {} s before it",
-            step.name,
-            stood.as_secs()
-        );
-        let end = StepEnd {
-            id: attempt.id,
-            fence: attempt.fence,
-            call,
-            outcome: StepOutcome::Failed,
-            status: None,
-            answer: None,
-            note: Some(note.clone()),
-        };
-        Ok(match self.patiently(|| self.gate.store().end_step(end.clone())).await? {
-            true => Next::Finish(Call::Error { failure: Failed::Retryable { retry_after: None }, note }),
-            false => Next::Leave,
-        })
-    }
-
-    async fn say(&self, attempt: &Attempt, call: Call, result: Option<String>) -> Result<Answer, StoreError> {
+        call: Call,
+        result: Option<String>,
+    ) -> Result<Answer, StoreError> {
         let call = FinishCall {
             id: attempt.id,
             fence: attempt.fence,
@@ -319,110 +301,6 @@ impl Worker {
         Some(unknown_outcome(step, number, why))
     }
 
-    async fn send(
-        &self,
-        attempt: &Attempt,
-        step: &Step,
-        number: usize,
-        outgoing: &Outgoing,
-    ) -> Result<Next, StoreError> {
-        let store = self.gate.store();
-        if hands_over(step) {
-            // Before it is sent, because its run may call back before we hear that it was taken.
-            if self.say(attempt, Call::HandOver, None).await? != Answer::Accepted {
-                return Ok(Next::Leave);
-            }
-        }
-        let target = match (outgoing, &self.mailer) {
-            (Outgoing::Request(r), _) => format!("{} {}", r.method, shown_url(&r.url, step.secret_url)),
-            (Outgoing::Mail(_), mailer) => mailer.as_ref().map(Mailer::target).unwrap_or_default(),
-        };
-        let begin = StepBegin {
-            id: attempt.id,
-            fence: attempt.fence,
-            step: step.name.clone(),
-            idempotency_key: outgoing.key().to_owned(),
-            target: target.clone(),
-        };
-        let began = self.patiently(|| async {
-            let asked = self.gate.clock().read();
-            Ok(store.begin_step(begin.clone()).await?.map(|call| (call, asked)))
-        });
-        let Some((call, asked)) = began.await? else { return Ok(Next::Leave) };
-        failpoint::hit(failpoint::SENDING);
-        // It was ours when it was written down. Whoever stood still since, for as long as another may wait, must not
-        // send what the other may have sent by now. The wall clock counts where the machine itself was suspended.
-        let now = self.gate.clock().read();
-        let stood = now.monotonic.saturating_sub(asked.monotonic).max(now.wall.since(asked.wall));
-        if stood >= attempt.ttl / 3 {
-            return self.not_sent(attempt, step, call, stood).await;
-        }
-        let sent_at = store.now().wall;
-        let outcome = self.call(step, outgoing, sent_at).await;
-        failpoint::hit("step.answered");
-        let (known, status, answer, note) = match &outcome {
-            CallOutcome::Succeeded { status, answer } => {
-                (StepOutcome::Succeeded, Some(*status), Some(answer.body.clone()), None)
-            }
-            CallOutcome::Failed { status, answer, note, .. } => {
-                (StepOutcome::Failed, *status, answer.as_ref().map(|a| a.body.clone()), Some(note.clone()))
-            }
-            CallOutcome::Unknown { status, note, answer } => {
-                (StepOutcome::Unknown, *status, answer.as_ref().map(|a| a.body.clone()), Some(note.clone()))
-            }
-        };
-        let end = StepEnd {
-            id: attempt.id,
-            fence: attempt.fence,
-            call,
-            outcome: known,
-            status,
-            answer: answer.clone(),
-            note: note.clone(),
-        };
-        let holds = self.patiently(|| store.end_step(end.clone())).await?;
-        if !holds {
-            return Ok(Next::Leave);
-        }
-        Ok(match outcome {
-            CallOutcome::Succeeded { .. } if hands_over(step) => Next::Leave,
-            CallOutcome::Succeeded { .. } => Next::GoOn(StepCall {
-                id: call,
-                step: step.name.clone(),
-                attempt: attempt.fence.attempt,
-                resets: attempt.claim.resets,
-                idempotency_key: outgoing.key().to_owned(),
-                target,
-                sent_at,
-                outcome: known,
-                status,
-                answer,
-                note,
-                finished_at: None,
-            }),
-            CallOutcome::Failed { failure, note, .. } => {
-                let note = format!("step {number} `{}`: {note}", step.name);
-                Next::Finish(match failure {
-                    Failure::Throttled { retry_after } => {
-                        let wait = retry_after.max(THROTTLE_FLOOR);
-                        Call::Defer { until: store.now().wall.after(wait), note }
-                    }
-                    Failure::Transient => {
-                        Call::Error { failure: Failed::Retryable { retry_after: None }, note }
-                    }
-                    Failure::Permanent => failed(&note),
-                })
-            }
-            CallOutcome::Unknown { note, .. } => Next::Finish(match step.repeat {
-                Repeat::Natural | Repeat::ByKey { .. } => Call::Error {
-                    failure: Failed::Retryable { retry_after: None },
-                    note: format!("outcome unknown at step {number} `{}`: {note}", step.name),
-                },
-                Repeat::Never => unknown_outcome(step, number, &note),
-            }),
-        })
-    }
-
     fn request(
         &self,
         step: &Step,
@@ -479,18 +357,15 @@ fn renamed(flow: &Flow, calls: &[StepCall], resets: u32) -> Option<Call> {
     Some(Call::Error { failure: Failed::Unknown, note })
 }
 
-/// A receiver that says "come back at once" after refusing is not believed: its clock may be behind ours.
-const THROTTLE_FLOOR: Duration = Duration::from_secs(1);
-
-fn hands_over(step: &Step) -> bool {
+pub(crate) fn hands_over(step: &Step) -> bool {
     matches!(step.action, Action::Forward(ForwardStep { until: Until::Finished, .. }))
 }
 
-fn failed(note: &str) -> Call {
+pub(crate) fn failed(note: &str) -> Call {
     Call::Error { failure: Failed::Final, note: note.to_owned() }
 }
 
-fn unknown_outcome(step: &Step, number: usize, why: &str) -> Call {
+pub(crate) fn unknown_outcome(step: &Step, number: usize, why: &str) -> Call {
     let note = format!(
         "outcome unknown at step {number} `{}`: {why}; look whether it happened, then reset, or mark it done",
         step.name

@@ -14,6 +14,7 @@ use oncegate_runner::engine::{self, Engine};
 use oncegate_runner::entropy;
 use oncegate_runner::flow::Action;
 use oncegate_runner::gatekeeper::Gatekeeper;
+use oncegate_runner::targets;
 use oncegate_store::access::{self, Preset};
 use oncegate_store::api::{Recovery, Renamed, Store, Workspace};
 use oncegate_store::clock::Clock;
@@ -169,7 +170,14 @@ pub async fn start(options: Options) -> Result<Running, StartError> {
         // The database's own are the only ones that can be made of it.
         StoreUrl::Postgres(_) => None,
     };
-    let doors = declare(store.as_ref(), &book, default, workspaces).await?;
+    let concurrency = concurrency.unwrap_or(CONCURRENCY);
+    // Half of the runner, so that one slow target leaves the other half to the others.
+    let mut targets = targets::Declared {
+        shared: HashMap::new(),
+        own: HashMap::new(),
+        concurrency: (concurrency / 2).max(1),
+    };
+    let doors = declare(store.as_ref(), &book, &mut targets, default, workspaces).await?;
     let (new_token, preset_token) = first_token(store.as_ref(), options.admin_token.as_ref()).await?;
     if public_url.is_none() && !address.ip().is_loopback() {
         tracing::warn!(
@@ -179,16 +187,11 @@ pub async fn start(options: Options) -> Result<Running, StartError> {
     }
     let mailer = mail.map(|server| Mailer::new(server.smtp)).transpose().map_err(StartError::Mail)?;
     let base_url = public_url.unwrap_or_else(|| format!("http://{address}"));
-    let gate = Arc::new(Gatekeeper::new(store, book, options.clock));
+    let gate = Arc::new(Gatekeeper::new(store, book, options.clock, targets));
     gate.hello().await?;
     let engine = Engine::start(
         Arc::clone(&gate),
-        engine::Options {
-            concurrency: concurrency.unwrap_or(CONCURRENCY),
-            base_url: base_url.clone(),
-            caller,
-            mailer,
-        },
+        engine::Options { concurrency, base_url: base_url.clone(), caller, mailer },
     );
     let (stop, stopped) = watch::channel(false);
     let state = Arc::new(AppState::new(
@@ -267,6 +270,7 @@ const CONCURRENCY: usize = 64;
 async fn declare(
     store: &dyn Store,
     book: &Book,
+    targets: &mut targets::Declared,
     default: Declared,
     others: Vec<(WorkspaceName, Declared)>,
 ) -> Result<Doors, StartError> {
@@ -279,6 +283,10 @@ async fn declare(
         rename(store, workspace, &declared.renamed).await?;
         for change in store.note_declared(workspace, marks(&declared)).await? {
             tracing::debug!("{name}: {change}");
+        }
+        match workspace {
+            Workspace::DEFAULT => targets.shared = declared.targets,
+            _ => targets.own.extend(declared.targets.into_iter().map(|(name, t)| ((workspace, name), t))),
         }
         automations.extend(declared.automations.into_iter().map(|(name, a)| ((workspace, name), a)));
         doors.add(name, workspace, declared.sources);

@@ -17,6 +17,7 @@ use serde_saphyr::{Location, Spanned};
 use super::json::Json;
 use super::mail::SmtpFile;
 use super::steps::StepFile;
+use super::targets::TargetFile;
 use crate::backups::Plan;
 
 /// Members in the order of the file, with their places.
@@ -33,6 +34,8 @@ pub(super) struct File {
     pub(super) automations: Members<AutomationFile>,
     #[serde(default, deserialize_with = "members")]
     pub(super) workspaces: Members<WorkspaceFile>,
+    #[serde(default, deserialize_with = "members")]
+    pub(super) targets: Members<TargetFile>,
     #[serde(default)]
     pub(super) trusted_proxies: Vec<Spanned<String>>,
     #[serde(default)]
@@ -54,6 +57,8 @@ pub(super) struct WorkspaceFile {
     pub(super) sources: Members<SourceFile>,
     #[serde(default, deserialize_with = "members")]
     pub(super) automations: Members<AutomationFile>,
+    #[serde(default, deserialize_with = "members")]
+    pub(super) targets: Members<TargetFile>,
 }
 
 #[derive(Default, Deserialize)]

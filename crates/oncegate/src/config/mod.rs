@@ -11,6 +11,7 @@ mod sentence;
 mod slips;
 mod sources;
 mod steps;
+mod targets;
 mod template;
 mod workspaces;
 
@@ -19,13 +20,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ipnet::IpNet;
-use oncegate_connect::PrivateAllowance;
+use oncegate_connect::{PrivateAllowance, TargetName};
 use oncegate_core::access::WorkspaceName;
 use oncegate_core::key::AutomationName;
 use oncegate_core::limits;
 use oncegate_core::secret::Secret;
 use oncegate_core::webhook::{EventEnvironment, EventRules, Provider, Trust};
 use oncegate_runner::book::Automation;
+use oncegate_runner::targets::TargetRules;
 
 use crate::backups::Plan;
 
@@ -84,6 +86,8 @@ pub struct Declared {
     pub automations: HashMap<AutomationName, Automation>,
     /// Automations that were called otherwise before: old name, new name.
     pub renamed: Vec<(AutomationName, AutomationName)>,
+    /// How targets may be called: by everybody, where it stands at the top of the file, else by this workspace.
+    pub targets: HashMap<TargetName, TargetRules>,
 }
 
 /// One webhook endpoint.
@@ -198,7 +202,7 @@ pub fn parse(text: &str, path: &Path, environment: &dyn Environment) -> Result<C
         has_public_url: file.public_url.is_some(),
         mail_from: mail.as_ref().map(|server| server.from.as_str()),
     };
-    let default = declared(&file.sources, &file.automations, around, &at)?;
+    let default = declared((&file.sources, &file.automations, &file.targets), around, &at)?;
     let workspaces = workspaces::workspaces(&file.workspaces, around, &at)?;
     let trusted_proxies = workspaces::networks(&file.trusted_proxies, &at)?;
     if let Some(url) = &file.public_url
@@ -236,16 +240,23 @@ struct Around<'a> {
 
 type At<'a> = &'a dyn Fn(serde_saphyr::Location, String) -> ConfigError;
 
+/// The sources, automations and targets of one workspace.
+type Parts<'a> = (
+    &'a file::Members<file::SourceFile>,
+    &'a file::Members<file::AutomationFile>,
+    &'a file::Members<targets::TargetFile>,
+);
+
 fn declared(
-    sources: &file::Members<file::SourceFile>,
-    automations: &file::Members<file::AutomationFile>,
+    (sources, automations, targets): Parts<'_>,
     around: Around<'_>,
     at: At<'_>,
 ) -> Result<Declared, ConfigError> {
     let (declared, by_name) = (automations, self::automations(automations, around, at)?);
     let renamed = renamed(declared, &by_name, at)?;
     let sources = sources::sources(sources, around, &by_name, at)?;
-    Ok(Declared { sources, automations: by_name, renamed })
+    let targets = targets::targets(targets, at)?;
+    Ok(Declared { sources, automations: by_name, renamed, targets })
 }
 
 fn automations(

@@ -22,7 +22,8 @@ pub(super) fn workspaces(
         if workspaces.iter().any(|(known, _)| *known == read) {
             return Err(wrong("is declared twice; merge the two"));
         }
-        let declared = declared(&workspace.sources, &workspace.automations, around, at)
+        let parts = (&workspace.sources, &workspace.automations, &workspace.targets);
+        let declared = declared(parts, around, at)
             .map_err(|e| ConfigError { message: format!("workspace `{read}`: {}", e.message), ..e })?;
         workspaces.push((read, declared));
     }

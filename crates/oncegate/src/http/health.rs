@@ -98,6 +98,7 @@ impl Health {
             *read = Some(now);
         }
         self.metrics.at_work(gate.at_work());
+        self.metrics.targets(gate.targets());
         self.metrics.text()
     }
 }

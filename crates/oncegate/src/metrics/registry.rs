@@ -82,6 +82,10 @@ metrics! {
         "How long the oldest of a list has stood there";
     runner_at_work: Gauge = Gauge::default(), "oncegate_runner_at_work_claims",
         "Claims that the runner works on at this moment";
+    targets_down: Gauge = Gauge::default(), "oncegate_targets_down",
+        "Targets whose breaker is open";
+    held_back: Counts<1> = Family::default(), "oncegate_calls_held_back" + "_total",
+        "Calls that had to wait for their target";
     due: Gauge = Gauge::default(), "oncegate_due_claims",
         "Claims that wait for the runner and are due";
     due_age: Seconds = Gauge::default(), "oncegate_due_oldest_age_seconds",

@@ -1,6 +1,7 @@
 //! Sets the gauges.
 
 use oncegate_core::time::Timestamp;
+use oncegate_runner::targets::Targets;
 use oncegate_store::vitals::Vitals;
 
 use super::Metrics;
@@ -20,6 +21,14 @@ impl Metrics {
 
     pub(crate) fn at_work(&self, claims: usize) {
         self.runner_at_work.set(i64::try_from(claims).unwrap_or(i64::MAX));
+    }
+
+    pub(crate) fn targets(&self, targets: &Targets) {
+        self.targets_down.set(i64::try_from(targets.down()).unwrap_or(i64::MAX));
+        for (why, count) in Targets::REASONS.into_iter().zip(targets.held_back()) {
+            let counter = self.held_back.get_or_create(&[("why", why)]);
+            counter.inc_by(count.saturating_sub(counter.get()));
+        }
     }
 
     pub(crate) fn show(&self, vitals: &Vitals) {

@@ -36,7 +36,7 @@ pub(crate) fn check(wrapped: impl Fn(&str) -> String, table: &[(&str, &str)]) {
     }
 }
 
-fn indented(text: &str, by: usize) -> String {
+pub(crate) fn indented(text: &str, by: usize) -> String {
     text.lines().map(|line| format!("{}{line}\n", " ".repeat(by))).collect()
 }
 

@@ -1,8 +1,9 @@
-//! What a source may declare about its sender, and what is told where it may not.
+//! What a source may declare about its sender, a step, a target; and what is told where it may not.
 
 use oncegate_core::webhook::{Batch, Provider, SecretPlace};
 
-use crate::config::{check, read};
+use crate::config::{check, indented, read};
+use crate::harness::mins;
 
 const AUTOMATION: &str =
     "automations: { a: { steps: [{ name: s, http: { url: 'https://x.example.com' } }] } }\n";
@@ -184,4 +185,46 @@ fn of_mails() {
     let whole = step("to: ['a@example.com', '{{ payload.email }}'], subject: x, text: x, html: <p>");
     let config = read(&whole).unwrap_or_else(|e| panic!("{e}"));
     assert_eq!(config.mail.unwrap().smtp.port, 587);
+}
+
+#[test]
+fn of_targets() {
+    let target = |text: &str| format!("targets:\n  api.example.com:\n{}", indented(text, 4));
+    check(
+        target,
+        &[
+            ("rate: ^100", "`100` is no rate; write calls and a time, e.g. `100/10s`"),
+            ("rate: ^100/10", "`100/10` is no rate"),
+            ("rate: ^0/10s", "a rate is of 1 to 100000 calls"),
+            ("rate: ^1/2d", "a time from 1s to 1d"),
+            ("concurrency: ^0", "concurrency must be at least 1"),
+            ("concurrency: ^-1", "this must be a whole number"),
+            ("^concurency: 1", "did you mean `concurrency`?"),
+            ("breaker: { failures: ^0 }", "breaker.failures must be at least 1"),
+            ("breaker: { pause: ^0s }", "breaker.pause of 0s is outside 1s to 1h"),
+            ("breaker: { pause: ^10 }", "`10` has no unit"),
+            ("breaker: { pause_max: ^2h }", "breaker.pause_max of 2h is outside 1s to 1h"),
+            ("breaker: { pause: 1m, pause_max: ^30s }", "shorter than the first pause of 1m; raise it"),
+            ("breaker: ^off", "this must be"),
+        ],
+    );
+    check(
+        str::to_owned,
+        &[
+            (
+                "targets: { ^'https://api.example.com': {} }\n",
+                "is no target; write its host as the URL of a step has it",
+            ),
+            ("targets: { ^'*.example.com': {} }\n", "is no target"),
+            ("targets:\n  api.example.com: {}\n  ^API.example.com: {}\n", "declared twice, spelt otherwise"),
+            (
+                "workspaces: { acme: { targets: { api.example.com: { rate: ^1 } } } }\n",
+                "workspace `acme`: `1` is no rate",
+            ),
+        ],
+    );
+    let config = read("targets: { smtp: { rate: 60/1m }, 'h:8443': { breaker: { pause: 10m } } }").unwrap();
+    assert_eq!(config.default.targets.len(), 2);
+    let breaker = config.default.targets[&oncegate_connect::TargetName::parse("h:8443").unwrap()].breaker;
+    assert_eq!((breaker.pause, breaker.pause_max), (mins(10), mins(10)), "a longer pause is no mistake");
 }

@@ -126,7 +126,9 @@ async fn a_repeated_bulk_reset_with_one_key_acts_once() {
 #[tokio::test]
 async fn thousands_that_run_now_run_a_few_at_a_time() {
     let receiver = Receiver::start().await;
-    let yaml = format!("runner: {{ concurrency: 4 }}\n{WELCOME}");
+    let target = receiver.address;
+    let yaml =
+        format!("runner: {{ concurrency: 4 }}\ntargets: {{ '{target}': {{ concurrency: 4 }} }}\n{WELCOME}");
     let gate = Setup::new(&yaml, &receiver).start().await;
     receiver.always("/send", crate::harness::Reply::status(400));
     for n in 0..60 {

@@ -185,3 +185,29 @@ async fn where_nobody_calls_pausing_says_so_and_the_key_is_parked_with_its_run()
     assert_eq!(gate.api.resume("plain").await.ok()["note"], Value::Null);
     gate.api.run_now(&stopped.claim_id).await.problem(409, "no_runner");
 }
+
+#[tokio::test]
+async fn a_hook_that_asks_to_wait_is_left_alone_by_all() {
+    let receiver = Receiver::start().await;
+    receiver.script("/hook", [Reply::retry_after(429, "120")]);
+    let gate = gate(&receiver).await;
+    for (key, calls) in [("k1", 1), ("k2", 1)] {
+        gate.api.pause("story").await.ok();
+        let asks = json!({ "automation": "story", "idempotency_key": key });
+        let id = gate.api.claim_with(&asks).await.is("stop paused").claim_id.clone();
+        gate.api.resume("story").await.ok();
+        gate.advance(secs(45)).await;
+        receiver.got("/hook", calls).await;
+        if key == "k1" {
+            eventually("it was told", async || {
+                kinds(&gate, &id).await.contains(&"retrigger_failed".to_owned()).then_some(())
+            })
+            .await;
+        } else {
+            assert!(!kinds(&gate, &id).await.contains(&"retriggered".to_owned()), "nothing was sent");
+        }
+    }
+    gate.advance(secs(45)).await;
+    // The first one's turn has come again meanwhile.
+    receiver.got("/hook", 3).await;
+}

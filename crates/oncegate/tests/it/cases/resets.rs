@@ -22,7 +22,9 @@ async fn out_of_retries(gate: &Gate, attempt: u32) -> Value {
 async fn c94_a_reset_that_fails_again_is_still_one_entry_with_its_whole_story() {
     let receiver = Receiver::start().await;
     receiver.always("/send", Reply::status(500));
-    let gate = Setup::new(WELCOME, &receiver).start().await;
+    // Else the person's runs would wait for a target that is down.
+    let patient = format!("targets: {{ '{}': {{ breaker: {{ failures: 100 }} }} }}", receiver.address);
+    let gate = Setup::new(&format!("{patient}\n{WELCOME}"), &receiver).start().await;
     let order = json!({ "order": "o_1", "items": [1, 2] });
     gate.api.order(&order).await.ok();
     let first = out_of_retries(&gate, 4).await;

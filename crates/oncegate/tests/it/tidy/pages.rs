@@ -135,10 +135,11 @@ pub(super) fn calls(files: &[File]) -> Vec<String> {
     missing.chain(stale).chain(routes.is_empty().then(|| format!("{ROUTES}:1: no routes found"))).collect()
 }
 
-pub(super) const MEMBER_FILES: [&str; 5] = [
+pub(super) const MEMBER_FILES: [&str; 6] = [
     "crates/oncegate/src/config/file.rs",
     "crates/oncegate/src/config/mail.rs",
     "crates/oncegate/src/config/steps.rs",
+    "crates/oncegate/src/config/targets.rs",
     "crates/oncegate-core/src/webhook/hmac.rs",
     "crates/oncegate-core/src/identity/field.rs",
 ];
