@@ -1,7 +1,7 @@
 //! What is declared about automations: their policies and flows. Read by the store and the engine, replaced as a
 //! whole when the configuration changes.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, RwLock};
 
 use oncegate_core::identity::CallerRules;
@@ -44,6 +44,13 @@ impl Book {
     pub fn declares(&self, workspace: Workspace, name: &AutomationName) -> bool {
         let book = self.automations.read().unwrap_or_else(std::sync::PoisonError::into_inner);
         book.contains_key(&(workspace, name.clone()))
+    }
+
+    /// How many workspaces have work that oncegate itself does.
+    pub(crate) fn workspaces(&self) -> usize {
+        let book = self.automations.read().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let working = book.iter().filter(|(_, automation)| automation.flow.is_some());
+        working.map(|((workspace, _), _)| workspace).collect::<HashSet<_>>().len()
     }
 
     /// What a node with this book can do.

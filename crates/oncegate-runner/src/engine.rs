@@ -12,6 +12,7 @@ use oncegate_core::time::{Tick, Timestamp};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
+use crate::fair::{self, AtWork};
 use crate::gatekeeper::Gatekeeper;
 use crate::held::{HeldAttempts, hand_back};
 use crate::nudger;
@@ -97,10 +98,17 @@ async fn work(worker: Worker, concurrency: usize, mut stopped: watch::Receiver<b
             let want = concurrency + active.len() + cooling.len() + waiting;
             match gate.store().due(u32::try_from(want).unwrap_or(u32::MAX)).await {
                 Ok(due) => {
-                    for work in due {
+                    let mut at_work = AtWork::new();
+                    active.keys().for_each(|id| *at_work.entry(id.workspace).or_default() += 1);
+                    let share = fair::share(concurrency, gate.book().workspaces());
+                    for work in fair::in_turn(due, &at_work) {
                         if active.len() >= concurrency {
                             full = true;
                             break;
+                        }
+                        let at_work = at_work.entry(work.id.workspace).or_default();
+                        if *at_work >= share {
+                            continue;
                         }
                         if active.contains_key(&work.id) || cooling.contains_key(&work.id) {
                             continue;
@@ -125,6 +133,7 @@ async fn work(worker: Worker, concurrency: usize, mut stopped: watch::Receiver<b
                             (work.id, worker.run(work.id, &held).await)
                         });
                         active.insert(work.id, task.id());
+                        *at_work += 1;
                     }
                 }
                 Err(error) => tracing::error!(%error, "could not look for due work"),

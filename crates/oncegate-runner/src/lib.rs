@@ -7,6 +7,7 @@ pub mod book;
 mod cluster;
 pub mod engine;
 pub mod entropy;
+mod fair;
 pub mod flow;
 pub mod gatekeeper;
 mod held;
