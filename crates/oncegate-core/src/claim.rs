@@ -453,6 +453,15 @@ impl Claim {
         }
     }
 
+    /// Whether it goes on by itself: somebody is at it, or it is due, now or later.
+    pub fn is_under_way(&self) -> bool {
+        match &self.state {
+            State::Processing(_) => true,
+            State::None { due } | State::Error { due, .. } => due.is_some(),
+            State::Done { .. } => false,
+        }
+    }
+
     /// The numbers a token must carry to hold.
     pub fn fence(&self) -> Fence {
         Fence { attempt: self.attempt, generation: self.generation }

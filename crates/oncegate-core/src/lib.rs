@@ -28,6 +28,7 @@ pub mod policy;
 pub mod recovery;
 pub mod reset;
 pub mod sameness;
+pub mod schedule;
 pub mod secret;
 pub mod short;
 pub mod time;

@@ -235,3 +235,12 @@ pub const WAITS_UNSEEN_MAX: Duration = Duration::from_secs(15 * 60);
 pub const PASSED_OVER_MAX: usize = 256;
 /// Targets that are known at a time; the one that was called longest ago is forgotten first.
 pub const TARGETS_MAX: usize = 1_000;
+/// Times of day of one schedule: one each half hour; whoever wants more wants `every`.
+pub const SLOT_TIMES_MAX: usize = 48;
+/// How late a slot counts as on time: longer than a restart takes.
+pub const SLOT_ON_TIME_WITHIN: Duration = Duration::from_secs(5 * 60);
+/// How late the latest of missed slots is made up for: a nightly run is worth it in the day that follows, and no
+/// longer.
+pub const SLOT_MADE_UP_WITHIN: Duration = Duration::from_secs(24 * 3600);
+/// How far back missed slots are counted: nobody needs their number once it is large.
+pub const SLOTS_LOOKED_BACK: Duration = Duration::from_secs(31 * 24 * 3600);

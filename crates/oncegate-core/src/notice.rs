@@ -22,16 +22,22 @@ pub enum NoticeKind {
     ClockSetBack,
     /// Work waits that no node can run: its automation's steps are declared nowhere.
     NoRunner,
+    /// Slots of a schedule did not run, because nobody looked in time.
+    MissedSlots,
+    /// Slots of a schedule did not run, because the run before was not over.
+    SkippedSlots,
 }
 
 impl NoticeKind {
     /// Every kind.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 7] = [
         Self::NewAutomation,
         Self::ConstantRunId,
         Self::CallersNeverCallDone,
         Self::ClockSetBack,
         Self::NoRunner,
+        Self::MissedSlots,
+        Self::SkippedSlots,
     ];
 
     /// The word stored and shown.
@@ -42,6 +48,8 @@ impl NoticeKind {
             Self::CallersNeverCallDone => "callers_never_call_done",
             Self::ClockSetBack => "clock_set_back",
             Self::NoRunner => "no_runner",
+            Self::MissedSlots => "missed_slots",
+            Self::SkippedSlots => "skipped_slots",
         }
     }
 

@@ -20,5 +20,6 @@ mod repeat_table;
 mod reset_table;
 mod sample;
 mod samples;
+mod schedules;
 mod schemes;
 mod shared_secrets;
