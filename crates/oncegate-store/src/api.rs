@@ -28,6 +28,7 @@ use crate::notices::Notices;
 use crate::nudges::Nudges;
 use crate::people::People;
 use crate::person::Privacy;
+use crate::positions::Positions;
 pub use crate::search::Filter;
 pub use crate::step_calls::*;
 use crate::vitals::Vitals;
@@ -294,7 +295,9 @@ pub struct Due {
 
 /// The contract.
 #[async_trait]
-pub trait Store: Access + InLine + Nodes + Notices + Nudges + People + Privacy + Send + Sync {
+pub trait Store:
+    Access + InLine + Nodes + Notices + Nudges + People + Positions + Privacy + Send + Sync
+{
     /// The secret from which ids, tokens and outgoing keys derive.
     fn secret(&self) -> &StoreSecret;
     /// This start of the gate.

@@ -20,6 +20,7 @@ pub mod nudges;
 pub mod observer;
 pub mod people;
 pub mod person;
+pub mod positions;
 pub mod postgres;
 pub mod search;
 pub mod sqlite;

@@ -35,6 +35,7 @@ mod payloads;
 mod people;
 mod person;
 mod pool;
+mod positions;
 mod queries;
 mod queues;
 mod recovery;

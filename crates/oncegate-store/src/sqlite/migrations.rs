@@ -11,7 +11,7 @@ use super::backups::BackupDir;
 use super::dir::DataDir;
 use crate::StoreError;
 
-const STEPS: [&str; 8] = [
+const STEPS: [&str; 9] = [
     include_str!("../../migrations/sqlite/0001_spine.sql"),
     include_str!("../../migrations/sqlite/0002_gate.sql"),
     include_str!("../../migrations/sqlite/0003_upkeep.sql"),
@@ -20,6 +20,7 @@ const STEPS: [&str; 8] = [
     include_str!("../../migrations/sqlite/0006_order.sql"),
     include_str!("../../migrations/sqlite/0007_review.sql"),
     include_str!("../../migrations/sqlite/0008_fair.sql"),
+    include_str!("../../migrations/sqlite/0009_positions.sql"),
 ];
 
 /// The newest schema that this program knows.

@@ -30,6 +30,7 @@ mod people;
 mod person;
 #[cfg(test)]
 mod plans;
+mod positions;
 mod queries;
 mod readers;
 mod recent;

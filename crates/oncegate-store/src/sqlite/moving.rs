@@ -41,7 +41,7 @@ const fn of_claim(name: &'static str) -> Table {
 }
 
 /// Everything but `meta`, of which each value is carried for itself.
-static TABLES: [Table; 16] = [
+static TABLES: [Table; 17] = [
     Table {
         rows: "WHERE t.id = ?1",
         // The database has not been set back yet; what is still to be cleared away is cleared away there.
@@ -78,6 +78,7 @@ static TABLES: [Table; 16] = [
         ..plain("bulk_rows")
     },
     plain("notices"),
+    plain("source_positions"),
     Table {
         name: "declared",
         source: "meta",

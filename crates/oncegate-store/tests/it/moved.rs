@@ -84,6 +84,8 @@ async fn lived(data: &Path, clock: &Arc<ManualClock>) -> Life {
     let token = store.add_token(self::token(WS, hash)).await.unwrap().unwrap();
     store.note_declared(WS, [("automation welcome".to_owned(), "1".to_owned())].into()).await.unwrap();
     store.notice(WS, NoticeKind::NoRunner, "welcome".into(), "nobody runs it".into()).await.unwrap();
+    let stands = crate::conformance::positions::to(None, "1", &[]);
+    store.advance(stands).await.unwrap();
     let told = |n: u8| Some(Likeness { hash: [n; 16], within: DAY });
 
     // Done long ago, and forgotten since but for its hash.
@@ -202,6 +204,7 @@ async fn told_of(store: &dyn Store) -> Told {
     told.push(format!("{:?}", store.tokens(WS).await.unwrap()));
     told.push(format!("{:?}", store.notices(WS, notices).await.unwrap().rows));
     told.push(format!("{:?}", store.bulks(WS, None, 100).await.unwrap().rows));
+    told.push(format!("{:?}", store.position(WS, "nightly".into()).await.unwrap()));
     told.push(format!("{:?}", store.workspaces().await.unwrap()));
     told
 }
@@ -447,8 +450,7 @@ async fn a_move_is_taken_back_until_a_node_has_started() {
     recover(&options, "by mistake", false).await.unwrap();
     // A version before this one had moved it: it is copied and upgraded to take the move back.
     let moved = rusqlite::Connection::open(dir.path().join("oncegate.db")).unwrap();
-    moved.execute_batch("DROP INDEX claims_in_line").unwrap();
-    moved.pragma_update(None, "user_version", 4).unwrap();
+    moved.execute_batch("DROP INDEX claims_in_line; DROP TABLE source_positions; PRAGMA user_version = 4").unwrap();
     drop(moved);
     take_back(dir.path(), &options).await.unwrap();
     assert!(PgStore::open(&options).await.is_err());

@@ -36,6 +36,7 @@ mod notices;
 mod nudges;
 mod order;
 mod people;
+pub(crate) mod positions;
 mod privacy;
 mod records;
 mod repeats;
