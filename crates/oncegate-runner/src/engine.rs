@@ -16,6 +16,7 @@ use crate::fair::{self, AtWork};
 use crate::gatekeeper::Gatekeeper;
 use crate::held::{HeldAttempts, hand_back};
 use crate::nudger;
+use crate::scheduler::{self, Scheduled};
 use crate::worker::{Ended, Worker};
 
 /// How to run.
@@ -29,6 +30,8 @@ pub struct Options {
     pub caller: Caller,
     /// How mails are sent, if a server for them is declared.
     pub mailer: Option<Mailer>,
+    /// What runs by the clock.
+    pub schedules: Arc<[Scheduled]>,
 }
 
 /// The running loops.
@@ -36,6 +39,7 @@ pub struct Engine {
     stop: watch::Sender<bool>,
     work: JoinHandle<()>,
     nudges: JoinHandle<()>,
+    schedules: JoinHandle<()>,
     upkeep: JoinHandle<()>,
     bulk: JoinHandle<()>,
 }
@@ -54,6 +58,7 @@ impl Engine {
     pub fn start(gate: Arc<Gatekeeper>, options: Options) -> Self {
         let (stop, stopped) = watch::channel(false);
         let nudges = tokio::spawn(nudger::run(Arc::clone(&gate), options.caller.clone(), stopped.clone()));
+        let schedules = tokio::spawn(scheduler::run(Arc::clone(&gate), options.schedules, stopped.clone()));
         let worker = Worker {
             gate: Arc::clone(&gate),
             caller: options.caller,
@@ -63,13 +68,13 @@ impl Engine {
         let work = tokio::spawn(work(worker, options.concurrency.max(1), stopped.clone()));
         let bulk = tokio::spawn(bulk(Arc::clone(&gate), stopped.clone()));
         let upkeep = tokio::spawn(upkeep(gate, stopped));
-        Self { stop, work, nudges, upkeep, bulk }
+        Self { stop, work, nudges, schedules, upkeep, bulk }
     }
 
     /// Takes nothing new, waits up to [`limits::DRAIN_MAX`] for what runs, hands back what is left.
     pub async fn drain(self) {
         let _ = self.stop.send(true);
-        for task in [self.nudges, self.work, self.upkeep, self.bulk] {
+        for task in [self.nudges, self.schedules, self.work, self.upkeep, self.bulk] {
             if let Err(error) = task.await {
                 tracing::error!(panicked = error.is_panic(), "a loop ended badly");
             }

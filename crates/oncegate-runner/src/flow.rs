@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use oncegate_core::key::RecordName;
 use oncegate_core::secret::Secret;
 use serde_json::Value;
 
@@ -193,6 +194,15 @@ pub fn waiting_note(step: &str) -> String {
 /// A sentence that names the place and the variable.
 pub fn render_text(place: &str, template: &str, world: &Value) -> Result<String, String> {
     crate::render::text(place, template, world).map_err(|e| e.to_string())
+}
+
+/// The record that an event touches, by the template of its automation.
+///
+/// # Errors
+/// A sentence that names the variable, or what is wrong with the name.
+pub fn record(template: &str, payload: &Value) -> Result<RecordName, String> {
+    let text = render_text("record", template, &serde_json::json!({ "payload": payload }))?;
+    RecordName::try_from(text.trim()).map_err(|e| e.to_string())
 }
 
 /// Whether a text is one expression in braces, and which: what `when` wants.

@@ -15,6 +15,7 @@ use oncegate_store::api::{
 use oncegate_store::bulk::{Bulked, Undone};
 use oncegate_store::clock::Clock;
 use oncegate_store::people::{Once, Write, Written, Wrote};
+use oncegate_store::positions::Advance;
 use oncegate_store::{StoreError, failpoint};
 use tokio::sync::Notify;
 
@@ -273,6 +274,18 @@ impl Gatekeeper {
         failpoint::hit("admit.acknowledging");
         self.work.notify_one();
         Ok(admitted)
+    }
+
+    /// Moves a source on together with what it brings, and tells the runner. `None`: somebody else moved it.
+    ///
+    /// # Errors
+    /// The store's; nothing was written.
+    pub(crate) async fn advance(&self, call: Advance) -> Result<Option<Vec<Admitted>>, StoreError> {
+        let moved = self.store.advance(call).await?;
+        if moved.iter().flatten().next().is_some() {
+            self.work.notify_one();
+        }
+        Ok(moved)
     }
 
     /// Pauses or resumes an automation; what waits starts at once when it is resumed.

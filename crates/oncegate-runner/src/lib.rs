@@ -16,6 +16,7 @@ pub mod nudger;
 mod outside;
 mod render;
 mod request;
+pub mod scheduler;
 mod sending;
 pub mod targets;
 mod waiters;

@@ -14,6 +14,7 @@ use oncegate_runner::engine::{self, Engine};
 use oncegate_runner::entropy;
 use oncegate_runner::flow::Action;
 use oncegate_runner::gatekeeper::Gatekeeper;
+use oncegate_runner::scheduler::Scheduled;
 use oncegate_runner::targets;
 use oncegate_store::access::{self, Preset};
 use oncegate_store::api::{Recovery, Renamed, Store, Workspace};
@@ -23,7 +24,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::backups::Backups;
-use crate::config::{Config, Declared};
+use crate::config::{Config, Declared, Timed};
 pub use crate::http::server::Limits;
 use crate::http::{AppState, Doors, api_tokens, router, server};
 use crate::metrics::Metrics;
@@ -191,7 +192,13 @@ pub async fn start(options: Options) -> Result<Running, StartError> {
     gate.hello().await?;
     let engine = Engine::start(
         Arc::clone(&gate),
-        engine::Options { concurrency, base_url: base_url.clone(), caller, mailer },
+        engine::Options {
+            concurrency,
+            base_url: base_url.clone(),
+            caller,
+            mailer,
+            schedules: Arc::clone(&doors.schedules),
+        },
     );
     let (stop, stopped) = watch::channel(false);
     let state = Arc::new(AppState::new(
@@ -275,6 +282,7 @@ async fn declare(
     others: Vec<(WorkspaceName, Declared)>,
 ) -> Result<Doors, StartError> {
     let (mut doors, mut automations, mut known) = (Doors::default(), HashMap::new(), vec![]);
+    let mut schedules = vec![];
     for (name, declared) in std::iter::once((WorkspaceName::default(), default)).chain(others) {
         let (workspace, made) = store.add_workspace(name.clone(), "start".into()).await?;
         if made {
@@ -289,6 +297,9 @@ async fn declare(
             _ => targets.own.extend(declared.targets.into_iter().map(|(name, t)| ((workspace, name), t))),
         }
         automations.extend(declared.automations.into_iter().map(|(name, a)| ((workspace, name), a)));
+        schedules.extend(declared.schedules.into_iter().map(|(source, Timed { automation, schedule })| {
+            Scheduled { workspace, source, automation, schedule }
+        }));
         doors.add(name, workspace, declared.sources);
         known.push(workspace);
     }
@@ -299,6 +310,7 @@ async fn declare(
         }
     }
     book.declare(automations);
+    doors.schedules = schedules.into();
     Ok(doors)
 }
 
@@ -311,7 +323,9 @@ fn marks(declared: &Declared) -> access::Declared {
         .map(|(name, automation)| (format!("automation {name}"), mark(format!("{automation:?}"))));
     let sources =
         declared.sources.iter().map(|(name, source)| (format!("source {name}"), mark(format!("{source:?}"))));
-    automations.chain(sources).collect()
+    let schedules =
+        declared.schedules.iter().map(|(name, timed)| (format!("source {name}"), mark(format!("{timed:?}"))));
+    automations.chain(sources).chain(schedules).collect()
 }
 
 /// Renaming an automation never forgets what was done (DESIGN §2).

@@ -450,7 +450,9 @@ async fn a_move_is_taken_back_until_a_node_has_started() {
     recover(&options, "by mistake", false).await.unwrap();
     // A version before this one had moved it: it is copied and upgraded to take the move back.
     let moved = rusqlite::Connection::open(dir.path().join("oncegate.db")).unwrap();
-    moved.execute_batch("DROP INDEX claims_in_line; DROP TABLE source_positions; PRAGMA user_version = 4").unwrap();
+    moved
+        .execute_batch("DROP INDEX claims_in_line; DROP TABLE source_positions; PRAGMA user_version = 4")
+        .unwrap();
     drop(moved);
     take_back(dir.path(), &options).await.unwrap();
     assert!(PgStore::open(&options).await.is_err());

@@ -2,13 +2,15 @@
 
 use std::path::PathBuf;
 
+use oncegate_core::time::Timestamp;
 use oncegate_core::webhook::SecretPlace;
+use oncegate_store::clock::{Clock, SystemClock};
 
 use super::term::table::{Cell, Column, Shrink, table};
 use super::term::text::clean;
 use super::term::{Screen, Style};
 use crate::app;
-use crate::config::{self, Config, ProcessEnvironment, Source};
+use crate::config::{self, Config, Declared, ProcessEnvironment, Source, Timed};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -23,15 +25,16 @@ pub(super) fn run(args: &Args) -> Result<(), String> {
     super::say(format_args!(
         "{}: fine. {} source(s), {} automation(s){}.",
         args.config.display(),
-        config.all().map(|d| d.sources.len()).sum::<usize>(),
+        config.all().map(|d| d.sources.len() + d.schedules.len()).sum::<usize>(),
         config.all().map(|d| d.automations.len()).sum::<usize>(),
         match config.workspaces.len() {
             0 => String::new(),
             n => format!(" in {} workspaces", n + 1),
         }
     ));
-    if let Some(sources) = sources(&config) {
-        super::say(format_args!("\n{}", sources.trim_end()));
+    let now = SystemClock::new().read().wall;
+    for page in [sources(&config), schedules(&config, now)].into_iter().flatten() {
+        super::say(format_args!("\n{}", page.trim_end()));
     }
     Ok(())
 }
@@ -46,15 +49,49 @@ fn shows(source: &Source) -> String {
     }
 }
 
+/// What all workspaces declare of one kind, named as in addresses, in that order.
+fn named<'a, T: 'a, I: Iterator<Item = (&'a String, &'a T)>>(
+    config: &'a Config,
+    of: fn(&'a Declared) -> I,
+) -> Vec<(String, &'a T)> {
+    let others = config.workspaces.iter().flat_map(|(workspace, declared)| {
+        of(declared).map(move |(name, one)| (format!("{workspace}/{name}"), one))
+    });
+    let mut all: Vec<_> = of(&config.default).map(|(name, one)| (name.clone(), one)).chain(others).collect();
+    all.sort_by(|(one, _), (other, _)| one.cmp(other));
+    all
+}
+
+/// When each schedule runs next.
+fn schedules(config: &Config, now: Timestamp) -> Option<String> {
+    let row = |(name, timed): (String, &Timed)| {
+        let rhythm = &timed.schedule.rhythm;
+        let next = rhythm.after(now).take(NEXT).map(|slot| slot.local.replacen('T', " ", 1));
+        vec![
+            Cell::from(clean(&name)),
+            Cell::from(rhythm.to_string()),
+            Cell::from(clean(timed.automation.as_str())),
+            Cell::from(next.collect::<Vec<_>>().join(", ")),
+        ]
+    };
+    let rows: Vec<Vec<Cell>> =
+        named(config, |declared| declared.schedules.iter()).into_iter().map(row).collect();
+    let columns = [
+        Column::new("SCHEDULE", Shrink::Never),
+        Column::new("WHEN", Shrink::End),
+        Column::new("RUNS", Shrink::End),
+        Column::new("NEXT", Shrink::End),
+    ];
+    (!rows.is_empty()).then(|| table(&Screen::stdout(), &columns, &rows))
+}
+
+/// How many of the next slots are told of a schedule.
+const NEXT: usize = 3;
+
 /// Where each source is reached, and what proves its senders.
 fn sources(config: &Config) -> Option<String> {
     let begins = config.public_url.as_deref().unwrap_or("https://YOUR-HOST");
-    let others = config.workspaces.iter().flat_map(|(workspace, declared)| {
-        declared.sources.iter().map(move |(name, source)| (format!("{workspace}/{name}"), source))
-    });
-    let mut all: Vec<(String, &Source)> =
-        config.default.sources.iter().map(|(name, source)| (name.clone(), source)).chain(others).collect();
-    all.sort_by(|(one, _), (other, _)| one.cmp(other));
+    let all = named(config, |declared| declared.sources.iter());
     let rows: Vec<Vec<Cell>> = all
         .iter()
         .map(|(name, source)| {

@@ -10,12 +10,14 @@ use oncegate_core::identity::{KeyField, MemberRule};
 use oncegate_core::policy::{
     DurationError, Finish, LoopLimit, OnMismatch, OnStale, Policy, RetryPolicy, Ttl, parse_duration,
 };
+use oncegate_core::schedule::time_of_day;
 use oncegate_core::webhook::{FieldPath, HmacScheme, SecretPlace};
 use serde::{Deserialize, Deserializer};
 use serde_saphyr::{Location, Spanned};
 
 use super::json::Json;
 use super::mail::SmtpFile;
+use super::schedules::ScheduleFile;
 use super::steps::StepFile;
 use super::targets::TargetFile;
 use crate::backups::Plan;
@@ -111,16 +113,6 @@ impl BackupFile {
     }
 }
 
-/// `03:00`: exactly two digits each.
-fn time_of_day(text: &str) -> Option<Duration> {
-    let (hours, minutes) = text.split_once(':')?;
-    let number = |text: &str, below: u64| {
-        let plain = text.len() == 2 && text.bytes().all(|b| b.is_ascii_digit());
-        text.parse::<u64>().ok().filter(|n| plain && *n < below)
-    };
-    Some(Duration::from_secs(number(hours, 24)? * 3600 + number(minutes, 60)? * 60))
-}
-
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct MetricsFile {
@@ -131,7 +123,10 @@ pub(super) struct MetricsFile {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SourceFile {
-    pub(super) provider: Spanned<String>,
+    #[serde(default)]
+    pub(super) provider: Option<Spanned<String>>,
+    #[serde(default)]
+    pub(super) schedule: Option<Spanned<ScheduleFile>>,
     pub(super) automation: Spanned<String>,
     #[serde(default)]
     pub(super) secret: Option<Spanned<String>>,
@@ -159,6 +154,29 @@ pub(super) struct SourceFile {
     pub(super) hmac: Option<HmacScheme>,
     #[serde(default)]
     pub(super) environment: Option<EnvironmentFile>,
+}
+
+impl SourceFile {
+    /// A member that says something of webhooks.
+    pub(super) fn of_webhooks(&self) -> Option<&'static str> {
+        let said = [
+            (self.provider.is_some(), "provider"),
+            (self.secret.is_some(), "secret"),
+            (!self.secrets.is_empty(), "secrets"),
+            (self.secret_in.is_some(), "secret_in"),
+            (self.verify_token.is_some(), "verify_token"),
+            (self.organization.is_some(), "organization"),
+            (self.key.is_some(), "key"),
+            (!self.volatile.is_empty(), "volatile"),
+            (self.repeat.is_some(), "repeat"),
+            (!self.identity.is_empty(), "identity"),
+            (self.delivery_id.is_some(), "delivery_id"),
+            (self.batch.is_some(), "batch"),
+            (self.hmac.is_some(), "hmac"),
+            (self.environment.is_some(), "environment"),
+        ];
+        said.into_iter().find(|(is_said, _)| *is_said).map(|(_, member)| member)
+    }
 }
 
 /// `true`, or the field that holds the list.

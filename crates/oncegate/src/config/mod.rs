@@ -6,6 +6,7 @@ mod hooks;
 mod identity;
 mod json;
 mod mail;
+mod schedules;
 mod secrets;
 mod sentence;
 mod slips;
@@ -15,7 +16,7 @@ mod targets;
 mod template;
 mod workspaces;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -24,6 +25,7 @@ use oncegate_connect::{PrivateAllowance, TargetName};
 use oncegate_core::access::WorkspaceName;
 use oncegate_core::key::AutomationName;
 use oncegate_core::limits;
+use oncegate_core::schedule::Schedule;
 use oncegate_core::secret::Secret;
 use oncegate_core::webhook::{EventEnvironment, EventRules, Provider, Trust};
 use oncegate_runner::book::Automation;
@@ -82,12 +84,23 @@ impl Config {
 pub struct Declared {
     /// By name in `/in/{name}`, or `/in/{workspace}/{name}`.
     pub sources: HashMap<String, Source>,
+    /// The sources that run by the clock, by name.
+    pub schedules: BTreeMap<String, Timed>,
     /// By folded name.
     pub automations: HashMap<AutomationName, Automation>,
     /// Automations that were called otherwise before: old name, new name.
     pub renamed: Vec<(AutomationName, AutomationName)>,
     /// How targets may be called: by everybody, where it stands at the top of the file, else by this workspace.
     pub targets: HashMap<TargetName, TargetRules>,
+}
+
+/// A source that runs by the clock.
+#[derive(Clone, Debug)]
+pub struct Timed {
+    /// The automation that its slots run.
+    pub automation: AutomationName,
+    /// When.
+    pub schedule: Schedule,
 }
 
 /// One webhook endpoint.
@@ -254,9 +267,9 @@ fn declared(
 ) -> Result<Declared, ConfigError> {
     let (declared, by_name) = (automations, self::automations(automations, around, at)?);
     let renamed = renamed(declared, &by_name, at)?;
-    let sources = sources::sources(sources, around, &by_name, at)?;
+    let (sources, schedules) = sources::sources(sources, around, &by_name, at)?;
     let targets = targets::targets(targets, at)?;
-    Ok(Declared { sources, automations: by_name, renamed, targets })
+    Ok(Declared { sources, schedules, automations: by_name, renamed, targets })
 }
 
 fn automations(

@@ -1,25 +1,28 @@
-//! The webhook endpoints that the file declares.
+//! The sources that the file declares: webhook endpoints, and schedules.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use oncegate_core::key::AutomationName;
 use oncegate_core::webhook::{Provider, ProviderError, Trust};
 use oncegate_runner::book::Automation;
 use serde_saphyr::Spanned;
 
-use super::{Around, At, ConfigError, Source, file, hooks, identity, secrets, sentence};
+use super::{Around, At, ConfigError, Source, Timed, file, hooks, identity, schedules, secrets, sentence};
 
 /// Shortest secret, in bytes, of a sender that signs nothing: it is all that stands between everybody and the
 /// automation.
 const SHOWN_SECRET_BYTES_MIN: usize = 16;
+
+/// Endpoints and schedules, by name.
+type Sources = (HashMap<String, Source>, BTreeMap<String, Timed>);
 
 pub(super) fn sources(
     file: &file::Members<file::SourceFile>,
     around: Around<'_>,
     automations: &HashMap<AutomationName, Automation>,
     at: At<'_>,
-) -> Result<HashMap<String, Source>, ConfigError> {
-    let mut sources = HashMap::new();
+) -> Result<Sources, ConfigError> {
+    let (mut sources, mut schedules) = (HashMap::new(), BTreeMap::new());
     for (name, declared) in file {
         let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-_".contains(c);
         if name.value.is_empty() || name.value.len() > 64 || !name.value.chars().all(plain) {
@@ -31,15 +34,28 @@ pub(super) fn sources(
                 ),
             ));
         }
-        let provider = provider(declared, at)?;
         let automation = AutomationName::try_from(declared.automation.value.as_str())
             .map_err(|e| at(declared.automation.referenced, e.to_string()))?;
         if let Some(message) = leads_nowhere(&automation, automations) {
             return Err(at(declared.automation.referenced, format!("the source `{}` {message}", name.value)));
         }
+        if let Some(schedule) = &declared.schedule {
+            let record = automations.get(&automation).and_then(|declared| declared.record.as_deref());
+            let timed = schedules::timed((name, declared), schedule, (automation, record), at)?;
+            schedules.insert(name.value.clone(), timed);
+            continue;
+        }
+        let Some(named) = &declared.provider else {
+            let message = format!(
+                "the source `{}` needs `provider`, which says who sends to it, or `schedule`, which says when it runs",
+                name.value
+            );
+            return Err(at(name.referenced, message));
+        };
+        let provider = provider(named, declared, at)?;
         if provider.signs_url() && !around.has_public_url {
             return Err(at(
-                declared.provider.referenced,
+                named.referenced,
                 format!(
                     "{provider} signs the address it sends to, so `public_url` must be set: the one that {provider} was given"
                 ),
@@ -65,11 +81,15 @@ pub(super) fn sources(
         let source = Source { provider, trust, automation, rules, environment };
         sources.insert(name.value.clone(), source);
     }
-    Ok(sources)
+    Ok((sources, schedules))
 }
 
-fn provider(declared: &file::SourceFile, at: At<'_>) -> Result<Provider, ConfigError> {
-    Provider::from_name(&declared.provider.value, declared.hmac.clone()).map_err(|e| {
+fn provider(
+    named: &Spanned<String>,
+    declared: &file::SourceFile,
+    at: At<'_>,
+) -> Result<Provider, ConfigError> {
+    Provider::from_name(&named.value, declared.hmac.clone()).map_err(|e| {
         let meant = match &e {
             ProviderError::Unknown { name } => {
                 sentence::nearest(&name.to_lowercase(), Provider::NAMES.iter().copied())
@@ -81,7 +101,7 @@ fn provider(declared: &file::SourceFile, at: At<'_>) -> Result<Provider, ConfigE
             Some(name) => told.replacen("; known", &format!("; did you mean `{name}`? Known"), 1),
             None => told,
         };
-        at(declared.provider.referenced, told)
+        at(named.referenced, told)
     })
 }
 

@@ -1,11 +1,13 @@
-//! The webhook endpoints of every workspace.
+//! The sources of every workspace: webhook endpoints, and those that run by the clock.
 
 use std::collections::HashMap;
 use std::ops::Deref;
+use std::sync::Arc;
 
 use oncegate_core::access::WorkspaceName;
 use oncegate_core::json::told;
 use oncegate_core::key::Workspace;
+use oncegate_runner::scheduler::Scheduled;
 
 use super::problem::Problem;
 use super::recents::Recents;
@@ -40,6 +42,8 @@ pub(crate) struct Address {
 pub(crate) struct Doors {
     sources: HashMap<(Workspace, String), Source>,
     workspaces: HashMap<WorkspaceName, Workspace>,
+    /// Those that nobody knocks at, by name within a workspace.
+    pub(crate) schedules: Arc<[Scheduled]>,
 }
 
 impl Doors {

@@ -12,6 +12,7 @@ use oncegate_core::time::Timestamp;
 use oncegate_core::webhook::{
     self, Answer, Headers, Kept, NoIdentity, Provider, Reading as Read, SignatureError,
 };
+use oncegate_runner::flow;
 use oncegate_store::api::{AdmitCall, AdmitEvent, Admitted, DeliveryRow, Release, UnverifiedCall};
 use oncegate_store::people::{Write, Written};
 use serde_json::{Value, json};
@@ -293,18 +294,13 @@ pub(crate) fn identified(
     payload: &Value,
     template: Option<&str>,
 ) -> (Result<IdempotencyKey, String>, Option<RecordName>) {
-    let record = template.map(|template| record(template, payload)).transpose();
+    let record = template.map(|template| flow::record(template, payload)).transpose();
     match (identity, record) {
         (Ok(key), Ok(record)) => (Ok(key), record),
         // Named, so that two events are two rows although their bodies are equal.
         (Ok(key), Err(why)) => (Err(format!("{why} (key {key})")), None),
         (Err(none), _) => (Err(none.to_string()), None),
     }
-}
-
-fn record(template: &str, payload: &Value) -> Result<RecordName, String> {
-    let text = oncegate_runner::flow::render_text("record", template, &json!({ "payload": payload }))?;
-    RecordName::try_from(text.trim()).map_err(|e| e.to_string())
 }
 
 async fn keep_unverified(state: &AppState, source: &Source, arrived: &Arrived, mut reason: String) {

@@ -18,5 +18,7 @@ mod people;
 mod resets;
 #[path = "../it/cases/runner.rs"]
 mod runner;
+#[path = "../it/cases/schedules.rs"]
+mod schedules;
 #[path = "../it/cases/time.rs"]
 mod time;

@@ -228,3 +228,61 @@ fn of_targets() {
     let breaker = config.default.targets[&oncegate_connect::TargetName::parse("h:8443").unwrap()].breaker;
     assert_eq!((breaker.pause, breaker.pause_max), (mins(10), mins(10)), "a longer pause is no mistake");
 }
+
+#[test]
+fn of_schedules() {
+    let schedule = |members: &str| source(&format!("schedule: {{ {members} }}"));
+    check(
+        schedule,
+        &[
+            ("at: ^'1:30', zone: UTC", "`1:30` is no time of day"),
+            ("at: ^['01:30', '24:00'], zone: UTC", "`24:00` is no time of day"),
+            ("at: ^[], zone: UTC", "`at` is empty"),
+            ("at: ^'01:30'", "`at` needs `zone`: whose clocks are meant"),
+            ("at: ^'01:30', every: 1h", "both `at` and `every` say when"),
+            ("at: '01:30', zone: ^America/NewYork", "did you mean `America/New_York`?"),
+            ("at: '01:30', zone: ^EST", "`EST` names no place"),
+            ("at: '01:30', zone: UTC, days: ^[mon, someday]", "`someday` is no day"),
+            ("at: '01:30', zone: UTC, days: ^[]", "`days` is empty, so it would never run"),
+            ("at: '01:30', zone: UTC, dates: ^[1, 32]", "`32` is no day of a month"),
+            ("at: '01:30', zone: UTC, days: ^mon, dates: 1", "both `days` and `dates`"),
+            ("at: '01:30', zone: UTC, ^day: mon", "did you mean `days`?"),
+            ("at: '01:30', zone: UTC, missed: ^sometimes", "is not known here; known are run, skip"),
+            ("every: ^7m", "fits into it a whole number of times, from 1m to 12h"),
+            ("every: ^30s", "from 1m to 12h"),
+            ("every: ^1d", "for once a day write `at`"),
+            ("every: 1h, zone: ^UTC", "`every` counts from midnight UTC"),
+            ("every: 1h, dates: ^1", "`every` counts from midnight UTC"),
+        ],
+    );
+    let whole = |whole: &str| format!("{AUTOMATION}sources:\n  {whole}\n");
+    check(
+        whole,
+        &[
+            ("nightly: { automation: a, schedule: ^{ missed: skip } }", "a schedule needs `at`"),
+            ("^nightly: { automation: a }", "needs `provider`, which says who sends to it, or `schedule`"),
+            (
+                "^nightly: { automation: a, provider: tally, schedule: { every: 1h } }",
+                "`nightly` has a `schedule`, so nobody sends to it; remove `provider`",
+            ),
+            ("^nightly: { automation: a, secret: env:HOOK, schedule: { every: 1h } }", "remove `secret`"),
+            ("nightly: { automation: ^b, schedule: { every: 1h } }", "which is not declared"),
+        ],
+    );
+    let record = |template: &str| {
+        format!(
+            "{}sources: {{ s: {{ automation: a, schedule: {{ every: 1h }} }} }}\n",
+            AUTOMATION.replace("steps", &format!("record: '{template}', steps"))
+        )
+    };
+    let told = read(&record("crm:{{ payload.email }}")).unwrap_err().to_string();
+    assert!(told.contains("cannot run by the clock") && told.contains("payload.email"), "{told}");
+    for fine in [
+        record("sync:{{ payload.source }}"),
+        schedule("at: 01:30, zone: utc"),
+        schedule("at: '01:30', zone: UTC, dates: [1, last]"),
+    ] {
+        let config = read(&fine).unwrap_or_else(|e| panic!("{e}\n{fine}"));
+        assert_eq!((config.default.schedules.len(), config.default.sources.len()), (1, 0));
+    }
+}

@@ -39,6 +39,8 @@ mod repeats;
 #[path = "promises/resets.rs"]
 mod resets;
 mod restore_drill;
+#[path = "promises/schedules.rs"]
+mod schedules;
 #[path = "promises/targets.rs"]
 mod targets;
 mod tidy;

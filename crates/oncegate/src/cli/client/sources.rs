@@ -1,4 +1,5 @@
-//! `oncegate sources`: where each is reached, what proves its senders, and what came to it lately.
+//! `oncegate sources`: where each is reached, what proves its senders, and what came to it lately; and what runs by
+//! the clock, and when.
 
 use serde_json::Value;
 
@@ -25,6 +26,9 @@ pub(super) async fn run(args: Args) -> Result<u8, Failure> {
     match (gate.json, &args.source) {
         (true, _) => print_json(&screen, &answer.text),
         (false, None) => term::write(&list(&screen, &answer)),
+        (false, Some(_)) if answer.body["runs"].is_string() => {
+            term::write(&schedule(&screen, &answer));
+        }
         (false, Some(_)) => term::write(&one(&screen, &answer)),
     }
     Ok(0)
@@ -57,10 +61,85 @@ fn hints(row: &Value) -> impl Iterator<Item = String> {
 }
 
 fn list(screen: &Screen, answer: &Answer) -> String {
-    let rows = answer.body["sources"].as_array().map(Vec::as_slice).unwrap_or_default();
-    if rows.is_empty() {
-        return "  No sources are declared; add one to oncegate.yaml under `sources`.\n".to_owned();
+    let rows = |name: &str| answer.body[name].as_array().map(Vec::as_slice).unwrap_or_default();
+    let pages: Vec<String> = [
+        (!rows("sources").is_empty()).then(|| webhooks(screen, answer, rows("sources"))),
+        (!rows("schedules").is_empty()).then(|| schedules(screen, answer, rows("schedules"))),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    match pages.is_empty() {
+        true => "  No sources are declared; add one to oncegate.yaml under `sources`.\n".to_owned(),
+        false => pages.join("\n"),
     }
+}
+
+/// `2026-11-01 01:30`, as a clock of its zone shows it.
+fn local(slot: &Value) -> String {
+    text(slot, "local").replace('T', " ").get(..16).unwrap_or_default().to_owned()
+}
+
+/// The same with the zone's name.
+fn shown(slot: &Value) -> String {
+    format!("{} {}", local(slot), text(slot, "zone"))
+}
+
+/// The same in UTC.
+fn utc(slot: &Value) -> String {
+    let instant = text(slot, "instant");
+    format!("{}Z", instant.get(..16).unwrap_or_default())
+}
+
+fn schedules(screen: &Screen, answer: &Answer, rows: &[Value]) -> String {
+    let columns = [
+        Column::new("SCHEDULE", Shrink::Never),
+        Column::new("WHEN", Shrink::End),
+        Column::new("RUNS", Shrink::End),
+        Column::right("LAST"),
+        Column::new("NEXT", Shrink::Never),
+        Column::new("UTC", Shrink::Never),
+    ];
+    let cells = |row: &Value| {
+        vec![
+            Cell::new(Style::Bold, text(row, "source")),
+            text(row, "runs").into(),
+            text(row, "automation").into(),
+            Cell::new(Style::Dim, ago(answer, &row["last"]["slot"]["instant"])),
+            local(&row["next"][0]).into(),
+            Cell::new(Style::Dim, utc(&row["next"][0])),
+        ]
+    };
+    table(screen, &columns, &rows.iter().map(cells).collect::<Vec<_>>())
+}
+
+fn schedule(screen: &Screen, answer: &Answer) -> String {
+    let row = &answer.body;
+    let mut page = format!("  {}\n", screen.paint(Style::Bold, &text(row, "source")));
+    let mut line = |word: &str, told: String| {
+        page.push_str(&format!("  {}{told}\n", screen.paint(Style::Dim, &format!("{word:<10}"))));
+    };
+    line("when", text(row, "runs"));
+    line("runs", text(row, "automation"));
+    let last = &row["last"];
+    if !last.is_null() {
+        let claim = match last["claim_id"].as_str() {
+            Some(id) => format!("claim {}", clean(id)),
+            None => "its claim is forgotten".to_owned(),
+        };
+        line("last", format!("{} ({claim})", shown(&last["slot"])));
+    }
+    if !row["waiting"].is_null() {
+        line("waiting", format!("{}, until the last run is over", shown(&row["waiting"])));
+    }
+    for (n, slot) in row["next"].as_array().into_iter().flatten().enumerate() {
+        let word = if n == 0 { "next" } else { "" };
+        line(word, format!("{}  {}", shown(slot), screen.paint(Style::Dim, &utc(slot))));
+    }
+    page
+}
+
+fn webhooks(screen: &Screen, answer: &Answer, rows: &[Value]) -> String {
     let columns = [
         Column::new("SOURCE", Shrink::Never),
         Column::new("PROVIDER", Shrink::Never),

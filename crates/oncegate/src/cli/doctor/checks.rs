@@ -42,7 +42,7 @@ pub(super) fn configuration(configuration: &Configuration) -> Finding {
             format!(
                 "{}: {} source(s), {} automation(s)",
                 path.display(),
-                config.all().map(|d| d.sources.len()).sum::<usize>(),
+                config.all().map(|d| d.sources.len() + d.schedules.len()).sum::<usize>(),
                 config.all().map(|d| d.automations.len()).sum::<usize>()
             ),
         ),

@@ -12,4 +12,5 @@ mod people;
 mod repeats;
 mod resets;
 mod runner;
+pub(crate) mod schedules;
 mod time;

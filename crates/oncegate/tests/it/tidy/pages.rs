@@ -138,6 +138,7 @@ pub(super) fn calls(files: &[File]) -> Vec<String> {
 pub(super) const MEMBER_FILES: [&str; 6] = [
     "crates/oncegate/src/config/file.rs",
     "crates/oncegate/src/config/mail.rs",
+    "crates/oncegate/src/config/schedules.rs",
     "crates/oncegate/src/config/steps.rs",
     "crates/oncegate/src/config/targets.rs",
     "crates/oncegate-core/src/webhook/hmac.rs",
