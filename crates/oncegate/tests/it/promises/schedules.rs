@@ -5,7 +5,7 @@ use serde_json::json;
 
 use crate::cases::schedules::{has_looked, told};
 use crate::cli::{bare, ended, run};
-use crate::harness::{Gate, Receiver, Setup, at, eventually};
+use crate::harness::{Gate, Receiver, Setup, at, eventually, hours, mins};
 
 fn yaml(schedule: &str) -> String {
     format!(
@@ -158,4 +158,43 @@ async fn a_person_sees_what_runs_next_and_what_ran_last() {
         page.contains("1 source(s)") && page.contains("every 12h") && page.contains(":00:00+00:00"),
         "{page}"
     );
+}
+
+#[tokio::test]
+async fn a_slot_that_may_have_run_before_a_restore_waits_for_a_person() {
+    let receiver = Receiver::start().await;
+    let mut gate = started("at: '01:30', zone: UTC", &receiver, "2026-01-05T10:00:00Z").await;
+    let made = gate.api.post("/v1/backup", &json!({})).await.ok();
+    gate.clock.advance(hours(15) + mins(30));
+    receiver.got("/run", 1).await;
+    gate.clock.advance(mins(40));
+    gate.restore(std::path::Path::new(made["path"].as_str().unwrap()));
+    gate.reopen().await;
+    let parked = eventually("the slot comes again", async || {
+        gate.api.find("sync", "nightly:2026-01-06T01:30").await.filter(|claim| !claim["parked"].is_null())
+    })
+    .await;
+    assert_eq!(parked["parked"], "restored", "{parked}");
+    gate.api.post("/v1/recovery/end", &json!({ "reason": "looked" })).await.ok();
+    gate.clock.advance(hours(23) + mins(20));
+    let runs = receiver.got("/run", 2).await;
+    let days: Vec<_> = runs.iter().map(|run| run.json()["at"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(days, ["2026-01-06T01:30", "2026-01-07T01:30"], "each once, and the next as ever");
+}
+
+#[tokio::test]
+async fn a_clock_that_was_ahead_by_months_holds_nothing_up() {
+    let receiver = Receiver::start().await;
+    let gate = started("at: ['09:00', '11:00'], zone: UTC", &receiver, "2026-01-05T10:00:00Z").await;
+    gate.clock.set_wall(at("2026-06-05T12:00:00Z"));
+    receiver.got("/run", 1).await;
+    // Somebody mends it.
+    gate.clock.set_wall(at("2026-01-05T10:05:00Z"));
+    eventually("it counts from where the clock stands", async || {
+        counts_from(&gate).await.starts_with("2026-01-05").then_some(())
+    })
+    .await;
+    gate.clock.advance(mins(55));
+    let runs = receiver.got("/run", 2).await;
+    assert_eq!(runs[1].json(), json!({ "at": "2026-01-05T11:00" }));
 }
