@@ -70,12 +70,11 @@ impl Daily {
         })
     }
 
-    /// From the first that may come after an instant. Their order is that of their instants, because a zone's clock
-    /// is asked for the first time at which it shows this or more.
+    /// From the first that may come after an instant. Their order is that of their instants, because a slot runs when
+    /// the zone's clock first shows its time or more: one whose date is past there has come.
     fn slots(&self, after: Timestamp) -> impl Iterator<Item = Slot> + '_ {
         let instant = Instant::from_millisecond(after.as_millis()).unwrap_or(Instant::MIN);
-        // Clocks have been set over a whole day (Samoa, 2011-12-30): its slots come with the next one.
-        let first = self.zone.shows(instant).date().saturating_sub(SignedDuration::from_hours(48));
+        let first = self.zone.shows(instant).date();
         let dates = first.series(jiff::Span::new().days(1)).filter(|date| self.days.has(*date));
         dates.flat_map(move |date| self.times.iter().filter_map(move |time| self.slot(date, *time)))
     }

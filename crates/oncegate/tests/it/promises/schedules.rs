@@ -162,24 +162,33 @@ async fn a_person_sees_what_runs_next_and_what_ran_last() {
 
 #[tokio::test]
 async fn a_slot_that_may_have_run_before_a_restore_waits_for_a_person() {
-    let receiver = Receiver::start().await;
-    let mut gate = started("at: '01:30', zone: UTC", &receiver, "2026-01-05T10:00:00Z").await;
-    let made = gate.api.post("/v1/backup", &json!({})).await.ok();
-    gate.clock.advance(hours(15) + mins(30));
-    receiver.got("/run", 1).await;
-    gate.clock.advance(mins(40));
-    gate.restore(std::path::Path::new(made["path"].as_str().unwrap()));
-    gate.reopen().await;
-    let parked = eventually("the slot comes again", async || {
-        gate.api.find("sync", "nightly:2026-01-06T01:30").await.filter(|claim| !claim["parked"].is_null())
-    })
-    .await;
-    assert_eq!(parked["parked"], "restored", "{parked}");
-    gate.api.post("/v1/recovery/end", &json!({ "reason": "looked" })).await.ok();
-    gate.clock.advance(hours(23) + mins(20));
-    let runs = receiver.got("/run", 2).await;
-    let days: Vec<_> = runs.iter().map(|run| run.json()["at"].as_str().unwrap().to_owned()).collect();
-    assert_eq!(days, ["2026-01-06T01:30", "2026-01-07T01:30"], "each once, and the next as ever");
+    // The recovery ends after the schedule was looked at again, or before.
+    for ends_before in [false, true] {
+        let receiver = Receiver::start().await;
+        let mut gate = started("at: '01:30', zone: UTC", &receiver, "2026-01-05T10:00:00Z").await;
+        let made = gate.api.post("/v1/backup", &json!({})).await.ok();
+        gate.clock.advance(hours(15) + mins(30));
+        receiver.got("/run", 1).await;
+        gate.clock.advance(mins(40));
+        gate.restore(std::path::Path::new(made["path"].as_str().unwrap()));
+        if ends_before {
+            let data = gate.database().parent().unwrap().display().to_string();
+            ended(bare(&["recovery", "end", "--data", &data, "--reason", "looked", "--by", "mara"])).ok();
+        }
+        gate.reopen().await;
+        let claim = eventually("the slot comes again", async || {
+            gate.api.find("sync", "nightly:2026-01-06T01:30").await
+        })
+        .await;
+        assert_eq!(claim["parked"], "restored", "{ends_before}: {claim}");
+        if !ends_before {
+            gate.api.post("/v1/recovery/end", &json!({ "reason": "looked" })).await.ok();
+        }
+        gate.clock.advance(hours(23) + mins(20));
+        let runs = receiver.got("/run", 2).await;
+        let days: Vec<_> = runs.iter().map(|run| run.json()["at"].as_str().unwrap().to_owned()).collect();
+        assert_eq!(days, ["2026-01-06T01:30", "2026-01-07T01:30"], "each once, and the next as ever");
+    }
 }
 
 #[tokio::test]
