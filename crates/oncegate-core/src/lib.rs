@@ -23,6 +23,7 @@ pub mod limits;
 pub mod notice;
 pub mod nudge;
 pub mod order;
+pub mod parked;
 pub mod person;
 pub mod policy;
 pub mod recovery;

@@ -51,8 +51,9 @@ mod tests {
 
     #[test]
     fn whoever_has_fewer_places_comes_first_and_the_order_within_a_workspace_stays() {
-        // Due in this order; places at work by workspace; in whose turn they start.
-        let table: &[(&[i64], &[(i64, usize)], &[u8])] = &[
+        /// Due in this order; places at work by workspace; in whose turn they start.
+        type Turns<'a> = (&'a [i64], &'a [(i64, usize)], &'a [u8]);
+        let table: &[Turns<'_>] = &[
             (&[1, 1, 1], &[], &[0, 1, 2]),
             (&[1, 1, 1, 2, 3], &[], &[0, 3, 4, 1, 2]),
             (&[1, 1, 2, 2], &[(1, 2)], &[2, 3, 0, 1]),
