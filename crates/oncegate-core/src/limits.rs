@@ -144,6 +144,10 @@ pub const DRAIN_MAX: Duration = Duration::from_secs(20);
 pub const STEP_ANSWER_BYTES_MAX: usize = 256 * 1024;
 /// Steps in one automation.
 pub const STEPS_MAX: usize = 50;
+/// Longest `settle` of a lookup that can be declared.
+pub const LOOKUP_SETTLE_MAX: Duration = Duration::from_secs(3600);
+/// Items of one `for_each`: each is a call with rows of its own.
+pub const FOR_EACH_ITEMS_MAX: usize = 500;
 /// Lists and objects in one another to which JSON is read: serde_json's own limit, stated here because it is a promise.
 pub const JSON_DEPTH_MAX: usize = 127;
 /// Lists and mappings in one another in `oncegate.yaml`: a step's `json` stands six levels down, and each level costs

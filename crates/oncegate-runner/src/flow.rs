@@ -24,6 +24,10 @@ pub struct Step {
     pub action: Action,
     /// An expression; where it is false, the step is left out.
     pub when: Option<String>,
+    /// An expression that gives a list: the step is done once for each of its items.
+    pub for_each: Option<String>,
+    /// How to find out whether an effect of which nobody knows has happened.
+    pub lookup: Option<Lookup>,
     /// What a repeat would do.
     pub repeat: Repeat,
     /// How long one call may take.
@@ -186,6 +190,22 @@ pub const KEY_WINDOW: Duration = Duration::from_secs(24 * 3600);
 /// How the note of a claim begins that waits at the step `wait` of this name.
 pub fn waiting_note(step: &str) -> String {
     format!("step `{step}` waits until")
+}
+
+/// Looks for an effect before it is repeated (DESIGN §6, "checkable").
+#[derive(Clone, Debug)]
+pub struct Lookup {
+    /// A request that changes nothing.
+    pub request: HttpStep,
+    /// An expression over `response`: whether the effect is there.
+    pub found: String,
+    /// An expression over `response`: what stands for the step's answer; all of the response's JSON unless given.
+    pub answer: Option<String>,
+    /// How long after the call whose outcome is unknown "not there" is believed: it may still be at work, or its trace
+    /// not yet be seen by searches.
+    pub settle: Duration,
+    /// Its URL is shown to nobody.
+    pub secret_url: bool,
 }
 
 /// Renders one template, as the steps do; for what is rendered at the door, e.g. a record's name.

@@ -5,12 +5,14 @@
 
 pub mod book;
 mod cluster;
+mod each;
 pub mod engine;
 pub mod entropy;
 mod fair;
 pub mod flow;
 pub mod gatekeeper;
 mod held;
+mod looking;
 mod message;
 pub mod nudger;
 mod outside;
@@ -18,6 +20,7 @@ mod render;
 mod request;
 pub mod scheduler;
 mod sending;
+mod stepping;
 pub mod targets;
 mod waiters;
 mod waiting;

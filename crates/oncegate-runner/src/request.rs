@@ -1,7 +1,7 @@
 //! What a step sends and what its templates see: requests made from the payload and the answers before it.
 
 use oncegate_connect::{OutgoingMail, OutgoingRequest};
-use oncegate_store::api::{StepCall, StepOutcome, Work};
+use oncegate_store::api::{StepCall, StepOutcome, Work, item_of};
 use serde_json::{Map, Value, json};
 
 use crate::flow::{Action, Body, Flow, ForwardStep, HeaderText, HttpStep, Step};
@@ -29,6 +29,19 @@ pub(crate) fn http_request(
     world: &Value,
     key: String,
 ) -> Result<OutgoingRequest, RenderError> {
+    let mut request = request_of(http, world, key)?;
+    if let Body::Payload = http.body {
+        request.body = Some(work.payload.as_ref().map(|p| p.body.clone()).unwrap_or_default());
+    }
+    Ok(request)
+}
+
+/// A request but for a payload that it passes on.
+pub(crate) fn request_of(
+    http: &HttpStep,
+    world: &Value,
+    key: String,
+) -> Result<OutgoingRequest, RenderError> {
     let url = render::url("url", &http.url, world)?;
     let mut request = OutgoingRequest::new(http.method.clone(), url, key);
     request.idempotency_header = http.idempotency_header.clone();
@@ -40,12 +53,9 @@ pub(crate) fn http_request(
         request.headers.push((name.clone(), value));
     }
     match &http.body {
-        Body::Empty => {}
+        Body::Empty | Body::Payload => {}
         Body::Json(template) => with_json(&mut request, &render::json("json", template, world)?),
         Body::Text(template) => request.body = Some(render::text("body", template, world)?.into_bytes()),
-        Body::Payload => {
-            request.body = Some(work.payload.as_ref().map(|p| p.body.clone()).unwrap_or_default())
-        }
     }
     Ok(request)
 }
@@ -83,13 +93,25 @@ pub(crate) fn world(
 ) -> Value {
     let mut steps = Map::new();
     for step in &flow.steps {
-        let succeeded =
-            calls.iter().rev().find(|c| c.step == step.name && c.outcome == StepOutcome::Succeeded);
-        if let Some(call) = succeeded {
-            let body = call.answer.clone().unwrap_or_default();
-            let json: Value = serde_json::from_slice(&body).unwrap_or_default();
-            let text = String::from_utf8_lossy(&body);
-            steps.insert(step.name.clone(), json!({ "status": call.status, "json": json, "text": text }));
+        let succeeded = |name: &str| {
+            calls.iter().rev().find(|c| c.step == name && c.outcome == StepOutcome::Succeeded).map(answer)
+        };
+        let answered = match step.for_each {
+            None => succeeded(&step.name),
+            // Those of items that were left out, or have yet to run, are missing.
+            Some(_) => {
+                let mut items: Vec<(usize, Value)> = calls
+                    .iter()
+                    .filter(|c| c.outcome == StepOutcome::Succeeded)
+                    .filter_map(|c| Some((item_of(&c.step, &step.name)?, answer(c))))
+                    .collect();
+                items.sort_by_key(|(index, _)| *index);
+                let items: Vec<Value> = items.into_iter().map(|(_, answer)| answer).collect();
+                (!items.is_empty()).then(|| json!({ "items": items }))
+            }
+        };
+        if let Some(answered) = answered {
+            steps.insert(step.name.clone(), answered);
         }
     }
     let url = |verb: &str| {
@@ -109,6 +131,13 @@ pub(crate) fn world(
             "heartbeat_url": url("heartbeat"),
         },
     })
+}
+
+/// What templates see of an answer.
+fn answer(call: &StepCall) -> Value {
+    let body = call.answer.clone().unwrap_or_default();
+    let json: Value = serde_json::from_slice(&body).unwrap_or_default();
+    json!({ "status": call.status, "json": json, "text": String::from_utf8_lossy(&body) })
 }
 
 /// What the event says. One that was stored and cannot be read is a fault, never an empty event: steps would send

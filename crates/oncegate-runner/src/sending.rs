@@ -6,16 +6,89 @@ use oncegate_connect::classify::{Spoken, heard};
 use oncegate_connect::{CallOutcome, Failure, Mailer, TargetName};
 use oncegate_core::finish::{Answer, Call, Failed};
 use oncegate_core::lane::Wait;
+use oncegate_core::time::Timestamp;
 use oncegate_store::api::{StepBegin, StepCall, StepEnd, StepOutcome};
 use oncegate_store::{StoreError, failpoint};
 
-use crate::flow::{Repeat, Step};
+use crate::flow::{Lookup, Repeat, Step};
 use crate::request::{Outgoing, shown_url};
 use crate::targets::Permit;
 use crate::worker::{Attempt, Next, Worker, failed, hands_over, unknown_outcome};
 
 /// A receiver that says "come back at once" after refusing is not believed: its clock may be behind ours.
 const THROTTLE_FLOOR: Duration = Duration::from_secs(1);
+
+/// What a call is made for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum What<'a> {
+    /// The effect.
+    Effect,
+    /// To see whether the effect is there.
+    Look(&'a Lookup),
+}
+
+/// A call that was made.
+pub(crate) struct Came {
+    call: i64,
+    pub(crate) sent_at: Timestamp,
+    pub(crate) outcome: CallOutcome,
+    tried_in_vain: bool,
+    whom: Option<TargetName>,
+    target: String,
+    key: String,
+}
+
+/// Whether a call was made.
+pub(crate) enum Exchange {
+    Came(Came),
+    /// It was not, and this comes next.
+    Not(Next),
+}
+
+impl Came {
+    fn status(&self) -> Option<u16> {
+        match &self.outcome {
+            CallOutcome::Succeeded { status, .. } => Some(*status),
+            CallOutcome::Failed { status, .. } | CallOutcome::Unknown { status, .. } => *status,
+        }
+    }
+
+    /// As it is remembered.
+    pub(crate) fn call(
+        &self,
+        attempt: &Attempt,
+        step: &Step,
+        outcome: StepOutcome,
+        answer: Option<Vec<u8>>,
+        note: Option<String>,
+    ) -> StepCall {
+        StepCall {
+            id: self.call,
+            step: step.name.clone(),
+            attempt: attempt.fence.attempt,
+            resets: attempt.claim.resets,
+            idempotency_key: self.key.clone(),
+            target: self.target.clone(),
+            sent_at: self.sent_at,
+            outcome,
+            status: self.status(),
+            answer,
+            note,
+            finished_at: None,
+        }
+    }
+}
+
+/// What is said about an attempt whose call surely did nothing.
+pub(crate) fn after_failure(failure: Failure, note: String, now: Timestamp) -> Call {
+    match failure {
+        Failure::Throttled { retry_after } => {
+            Call::Defer { until: now.after(retry_after.max(THROTTLE_FLOOR)), note }
+        }
+        Failure::Transient => Call::Error { failure: Failed::Retryable { retry_after: None }, note },
+        Failure::Permanent => failed(&note),
+    }
+}
 
 impl Worker {
     /// What was written down was not sent, for certain, and is tried anew by whoever holds the claim.
@@ -54,6 +127,60 @@ impl Worker {
         number: usize,
         outgoing: &Outgoing,
     ) -> Result<Next, StoreError> {
+        let came = match self.exchange(attempt, step, number, outgoing, What::Effect).await? {
+            Exchange::Came(came) => came,
+            Exchange::Not(next) => return Ok(next),
+        };
+        let (known, answer, note) = match &came.outcome {
+            CallOutcome::Succeeded { answer, .. } => {
+                (StepOutcome::Succeeded, Some(answer.body.clone()), None)
+            }
+            CallOutcome::Failed { answer, note, .. } => {
+                (StepOutcome::Failed, answer.as_ref().map(|a| a.body.clone()), Some(note.clone()))
+            }
+            CallOutcome::Unknown { note, answer, .. } => {
+                (StepOutcome::Unknown, answer.as_ref().map(|a| a.body.clone()), Some(note.clone()))
+            }
+        };
+        if !self.written(attempt, &came, known, answer.clone(), note.clone()).await? {
+            return Ok(Next::Leave);
+        }
+        // What nobody knows of goes on by itself where a repeat does no harm, or where it can be looked for.
+        let may_go_on = !matches!(step.repeat, Repeat::Never) || step.lookup.is_some();
+        let again = match &came.outcome {
+            CallOutcome::Failed { failure, .. } => matches!(failure, Failure::Transient),
+            CallOutcome::Unknown { .. } => may_go_on,
+            CallOutcome::Succeeded { .. } => false,
+        };
+        if let (true, Some(note)) = (again, &note)
+            && let Some(waits) = self.tried_for_others(attempt, &came, step, number, note)
+        {
+            return Ok(waits);
+        }
+        Ok(match &came.outcome {
+            CallOutcome::Succeeded { .. } if hands_over(step) => Next::Leave,
+            CallOutcome::Succeeded { .. } => Next::GoOn(came.call(attempt, step, known, answer, note)),
+            CallOutcome::Failed { failure, note, .. } => {
+                let note = format!("step {number} `{}`: {note}", step.name);
+                Next::Finish(after_failure(*failure, note, self.gate.store().now().wall))
+            }
+            CallOutcome::Unknown { note, .. } if may_go_on => Next::Finish(Call::Error {
+                failure: Failed::Retryable { retry_after: None },
+                note: format!("outcome unknown at step {number} `{}`: {note}", step.name),
+            }),
+            CallOutcome::Unknown { note, .. } => Next::Finish(unknown_outcome(step, number, note)),
+        })
+    }
+
+    /// Makes one call, if its target has room for it, and writes down before that it is made.
+    pub(crate) async fn exchange(
+        &self,
+        attempt: &Attempt,
+        step: &Step,
+        number: usize,
+        outgoing: &Outgoing,
+        what: What<'_>,
+    ) -> Result<Exchange, StoreError> {
         let store = self.gate.store();
         let whom = self.target_of(outgoing);
         // Found out before anything is written: what may not go now leaves no trace but that it waits.
@@ -62,19 +189,25 @@ impl Worker {
             Some(whom) => match self.gate.targets().admit(attempt.id, whom).await {
                 Ok(permit) => Some(permit),
                 Err(wait) => {
-                    return Ok(Next::Finish(self.waits(attempt, whom, &wait, step, number, None)));
+                    let waits = self.waits(attempt, whom, &wait, step, number, None);
+                    return Ok(Exchange::Not(Next::Finish(waits)));
                 }
             },
         };
-        if hands_over(step) {
+        if matches!(what, What::Effect) && hands_over(step) {
             // Before it is sent, because its run may call back before we hear that it was taken.
             if self.say(attempt, Call::HandOver, None).await? != Answer::Accepted {
-                return Ok(Next::Leave);
+                return Ok(Exchange::Not(Next::Leave));
             }
         }
-        let target = match (outgoing, &self.mailer) {
-            (Outgoing::Request(r), _) => format!("{} {}", r.method, shown_url(&r.url, step.secret_url)),
-            (Outgoing::Mail(_), mailer) => mailer.as_ref().map(Mailer::target).unwrap_or_default(),
+        let target = match (outgoing, &self.mailer, what) {
+            (Outgoing::Request(r), _, What::Effect) => {
+                format!("{} {}", r.method, shown_url(&r.url, step.secret_url))
+            }
+            (Outgoing::Request(r), _, What::Look(lookup)) => {
+                format!("lookup {} {}", r.method, shown_url(&r.url, lookup.secret_url))
+            }
+            (Outgoing::Mail(_), mailer, _) => mailer.as_ref().map(Mailer::target).unwrap_or_default(),
         };
         let begin = StepBegin {
             id: attempt.id,
@@ -87,14 +220,14 @@ impl Worker {
             let asked = self.gate.clock().read();
             Ok(store.begin_step(begin.clone()).await?.map(|call| (call, asked)))
         });
-        let Some((call, asked)) = began.await? else { return Ok(Next::Leave) };
+        let Some((call, asked)) = began.await? else { return Ok(Exchange::Not(Next::Leave)) };
         failpoint::hit(failpoint::SENDING);
         // It was ours when it was written down. Whoever stood still since, for as long as another may wait, must not
         // send what the other may have sent by now. The wall clock counts where the machine itself was suspended.
         let now = self.gate.clock().read();
         let stood = now.monotonic.saturating_sub(asked.monotonic).max(now.wall.since(asked.wall));
         if stood >= attempt.ttl / 3 {
-            return self.not_sent(attempt, step, call, stood).await;
+            return self.not_sent(attempt, step, call, stood).await.map(Exchange::Not);
         }
         let sent_at = store.now().wall;
         permit.iter().for_each(Permit::sending);
@@ -105,78 +238,37 @@ impl Worker {
         };
         let tried_in_vain = permit.is_some_and(|permit| permit.end(heard(&outcome, spoken)));
         failpoint::hit("step.answered");
-        let (known, status, answer, note) = match &outcome {
-            CallOutcome::Succeeded { status, answer } => {
-                (StepOutcome::Succeeded, Some(*status), Some(answer.body.clone()), None)
-            }
-            CallOutcome::Failed { status, answer, note, .. } => {
-                (StepOutcome::Failed, *status, answer.as_ref().map(|a| a.body.clone()), Some(note.clone()))
-            }
-            CallOutcome::Unknown { status, note, answer } => {
-                (StepOutcome::Unknown, *status, answer.as_ref().map(|a| a.body.clone()), Some(note.clone()))
-            }
-        };
-        let end = StepEnd {
-            id: attempt.id,
-            fence: attempt.fence,
-            call,
-            outcome: known,
-            status,
-            answer: answer.clone(),
-            note: note.clone(),
-        };
-        let holds = self.patiently(|| store.end_step(end.clone())).await?;
-        if !holds {
-            return Ok(Next::Leave);
-        }
-        // Whoever tries for the others spends no retry of its own. What it leaves unknown stays unknown.
-        let again = matches!(outcome, CallOutcome::Failed { failure: Failure::Transient, .. })
-            || matches!(
-                (&outcome, step.repeat),
-                (CallOutcome::Unknown { .. }, Repeat::Natural | Repeat::ByKey { .. })
-            );
-        if let (true, Some(whom), Some(note)) = (tried_in_vain && again, &whom, &note)
-            && let Err(wait) = self.gate.targets().ask(attempt.id, whom)
-        {
-            return Ok(Next::Finish(self.waits(attempt, whom, &wait, step, number, Some(note))));
-        }
-        Ok(match outcome {
-            CallOutcome::Succeeded { .. } if hands_over(step) => Next::Leave,
-            CallOutcome::Succeeded { .. } => Next::GoOn(StepCall {
-                id: call,
-                step: step.name.clone(),
-                attempt: attempt.fence.attempt,
-                resets: attempt.claim.resets,
-                idempotency_key: outgoing.key().to_owned(),
-                target,
-                sent_at,
-                outcome: known,
-                status,
-                answer,
-                note,
-                finished_at: None,
-            }),
-            CallOutcome::Failed { failure, note, .. } => {
-                let note = format!("step {number} `{}`: {note}", step.name);
-                Next::Finish(match failure {
-                    Failure::Throttled { retry_after } => {
-                        let wait = retry_after.max(THROTTLE_FLOOR);
-                        Call::Defer { until: store.now().wall.after(wait), note }
-                    }
-                    Failure::Transient => {
-                        Call::Error { failure: Failed::Retryable { retry_after: None }, note }
-                    }
-                    Failure::Permanent => failed(&note),
-                })
-            }
-            CallOutcome::Unknown { note, .. } => Next::Finish(match step.repeat {
-                Repeat::Natural | Repeat::ByKey { .. } => Call::Error {
-                    failure: Failed::Retryable { retry_after: None },
-                    note: format!("outcome unknown at step {number} `{}`: {note}", step.name),
-                },
-                Repeat::Never => unknown_outcome(step, number, &note),
-            }),
-        })
+        let key = outgoing.key().to_owned();
+        Ok(Exchange::Came(Came { call, sent_at, outcome, tried_in_vain, whom, target, key }))
+    }
+
+    /// Writes down what came of a call. `false`: the attempt no longer holds.
+    pub(crate) async fn written(
+        &self,
+        attempt: &Attempt,
+        came: &Came,
+        outcome: StepOutcome,
+        answer: Option<Vec<u8>>,
+        note: Option<String>,
+    ) -> Result<bool, StoreError> {
+        let status = came.status();
+        let end =
+            StepEnd { id: attempt.id, fence: attempt.fence, call: came.call, outcome, status, answer, note };
+        self.patiently(|| self.gate.store().end_step(end.clone())).await
+    }
+
+    /// Whoever tries a target for the others spends no retry of its own. What it leaves unknown stays unknown.
+    pub(crate) fn tried_for_others(
+        &self,
+        attempt: &Attempt,
+        came: &Came,
+        step: &Step,
+        number: usize,
+        note: &str,
+    ) -> Option<Next> {
+        let whom = came.whom.as_ref().filter(|_| came.tried_in_vain)?;
+        let wait = self.gate.targets().ask(attempt.id, whom).err()?;
+        Some(Next::Finish(self.waits(attempt, whom, &wait, step, number, Some(note))))
     }
 
     /// Who is called; nobody by an URL that is refused before anything is sent.

@@ -13,21 +13,14 @@ use oncegate_core::key::ClaimRef;
 use oncegate_core::time::Timestamp;
 use oncegate_core::token::{Fence, Token};
 use oncegate_store::StoreError;
-use oncegate_store::api::{
-    ClaimCall, ClaimView, FinishCall, REVIEW, StepCall, StepOutcome, Target, WAIT, Work,
-};
-use serde_json::Value;
+use oncegate_store::api::{ClaimCall, ClaimView, FinishCall, StepCall, Target};
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
 use crate::entropy;
-use crate::flow::{Action, Flow, ForwardStep, Repeat, Step, Until};
+use crate::flow::{Action, ForwardStep, Step, Until};
 use crate::gatekeeper::Gatekeeper;
 use crate::held::HeldAttempts;
-use crate::message;
-use crate::render::RenderError;
-use crate::request::{Outgoing, forward_request, http_request, payload_of, result_of, world};
-use crate::waiting::{Waited, holds};
 
 /// The runner's name in the history.
 pub(crate) const ACTOR: &str = "runner";
@@ -202,129 +195,6 @@ impl Worker {
             }
         }
     }
-
-    async fn steps(&self, attempt: &Attempt, work: Option<Work>) -> Result<Next, StoreError> {
-        let Some(work) = work else { return Ok(Next::Leave) };
-        let Some(flow) = self.gate.book().automation(attempt.id.workspace, &work.automation).flow else {
-            return Ok(Next::Finish(failed(&format!(
-                "the automation `{}` declares no steps any more; declare them again, then reset this claim",
-                work.automation
-            ))));
-        };
-        let payload = match payload_of(&work) {
-            Ok(payload) => payload,
-            Err(why) => return Ok(Next::Finish(failed(&why))),
-        };
-        let mut calls: Vec<StepCall> =
-            work.steps.iter().filter(|c| c.resets >= attempt.claim.steps_since).cloned().collect();
-        if let Some(why) = renamed(&flow, &calls, attempt.claim.resets) {
-            return Ok(Next::Finish(why));
-        }
-        let mut result = None;
-        for (number, step) in (1..).zip(&flow.steps) {
-            let sent: Vec<&StepCall> = calls.iter().filter(|c| c.step == step.name).collect();
-            let wrong = |e: RenderError| Next::Finish(failed(&format!("step {number} `{}`: {e}", step.name)));
-            if step.action.sends_nothing() {
-                let world = world(&work, &payload, &flow, &calls, self, attempt);
-                // One that began is waited for, whatever its condition would say by now.
-                match holds(step, &world) {
-                    Ok(holds) if holds || !sent.is_empty() => {}
-                    Ok(_) => continue,
-                    Err(e) => return Ok(wrong(e)),
-                }
-                match self.pause(attempt, step, &sent, &world).await? {
-                    Ok(Waited::Over) => continue,
-                    Ok(Waited::Until(call)) => return Ok(Next::Finish(call)),
-                    Ok(Waited::Lost) => return Ok(Next::Leave),
-                    Err(e) => return Ok(wrong(e)),
-                }
-            }
-            // That a hook took the work is not that its run finished: only its done call says so.
-            let happened = sent.iter().rfind(|c| c.outcome == StepOutcome::Succeeded);
-            if let (false, Some(call)) = (hands_over(step), happened) {
-                result = result_of(step, call).or(result);
-                continue;
-            }
-            if let Some(why) = self.must_not_repeat(attempt, step, number, &sent) {
-                return Ok(Next::Finish(why));
-            }
-            let world = world(&work, &payload, &flow, &calls, self, attempt);
-            match holds(step, &world) {
-                Ok(true) => {}
-                Ok(false) => continue,
-                Err(e) => return Ok(wrong(e)),
-            }
-            let request = match self.request(step, &work, &world, attempt) {
-                Ok(request) => request,
-                Err(e) => return Ok(wrong(e)),
-            };
-            match self.send(attempt, step, number, &request).await? {
-                Next::GoOn(call) => {
-                    result = result_of(step, &call).or(result);
-                    calls.push(call);
-                }
-                other => return Ok(other),
-            }
-        }
-        self.say(attempt, Call::Done, result).await?;
-        Ok(Next::Leave)
-    }
-
-    /// An unknown outcome of a step that may not be repeated goes to a person (DESIGN §6). A reset is a person's word
-    /// that it may run again, so what lies before the last one does not count.
-    fn must_not_repeat(
-        &self,
-        attempt: &Attempt,
-        step: &Step,
-        number: usize,
-        sent: &[&StepCall],
-    ) -> Option<Call> {
-        let is_unknown = |c: &StepCall| match c.outcome {
-            StepOutcome::Unknown | StepOutcome::InFlight => true,
-            StepOutcome::Succeeded => hands_over(step),
-            StepOutcome::Failed => false,
-        };
-        if !sent.iter().any(|c| c.resets == attempt.claim.resets && is_unknown(c)) {
-            return None;
-        }
-        let why = match step.repeat {
-            Repeat::Natural => return None,
-            Repeat::ByKey { window } => {
-                let first = sent.iter().map(|c| c.sent_at).min()?;
-                if self.gate.store().now().wall < first.after(window) {
-                    return None;
-                }
-                "the receiver may have forgotten its key by now"
-            }
-            Repeat::Never => "a repeat could make a second effect",
-        };
-        Some(unknown_outcome(step, number, why))
-    }
-
-    fn request(
-        &self,
-        step: &Step,
-        work: &Work,
-        world: &Value,
-        attempt: &Attempt,
-    ) -> Result<Outgoing, RenderError> {
-        // An effect that is wanted anew is another one to its receivers: under the old key they would answer as
-        // before and do nothing.
-        let key =
-            self.gate.store().secret().step_key(attempt.id.id, &step.name, attempt.claim.key_generation);
-        let mut request = match &step.action {
-            Action::Http(http) => http_request(http, work, world, key)?,
-            Action::Forward(forward) => forward_request(forward, world, key)?,
-            Action::Message(message) => message::message_request(message, world, key)?,
-            Action::Email(email) => return message::mail(email, world, key).map(Outgoing::Mail),
-            // Both are seen to before.
-            Action::Wait(_) | Action::Review(_) => {
-                return Err(RenderError::of(&step.name, "nothing is sent by it".to_owned()));
-            }
-        };
-        request.timeout = step.timeout;
-        Ok(Outgoing::Request(request))
-    }
 }
 
 /// Tries of 200 ms: 20 s; and 200 s for a database that is away, which may be changing its machine. Both are below
@@ -338,23 +208,6 @@ fn patience(error: &StoreError) -> u32 {
 
 fn said(finished: Option<(Answer, ClaimView)>) -> Answer {
     finished.map_or(Answer::LostClaim, |(answer, _)| answer)
-}
-
-/// What was sent under a name that is no longer declared may be what a new name would send again. A reset is a
-/// person's word that it is not.
-fn renamed(flow: &Flow, calls: &[StepCall], resets: u32) -> Option<Call> {
-    let declared = |name: &str| flow.steps.iter().any(|step| step.name == name);
-    let sent = |c: &&StepCall| {
-        c.outcome != StepOutcome::Failed && c.resets == resets && ![WAIT, REVIEW].contains(&c.target.as_str())
-    };
-    let gone = calls.iter().filter(sent).find(|c| !declared(&c.step))?;
-    let new = flow.steps.iter().find(|step| !calls.iter().any(|c| c.step == step.name))?;
-    let note = format!(
-        "step `{}` was sent and is not declared any more, and `{}` has not been sent: if it is the same step, give it \
-         its old name and reset; if it is another one, look what has happened, then reset",
-        gone.step, new.name
-    );
-    Some(Call::Error { failure: Failed::Unknown, note })
 }
 
 pub(crate) fn hands_over(step: &Step) -> bool {

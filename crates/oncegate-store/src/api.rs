@@ -396,8 +396,8 @@ pub trait Store:
     }
 
     /// Work that is due or lost its holder, not of paused automations: up to `limit` of each workspace, the oldest of
-    /// each first, then the second of each, …. After [`Nodes::hello`] only of those that this node runs, so that what it
-    /// cannot run does not stand before what it can. What waits its turn on a record is left out for a while.
+    /// each first, then the second of each, …. After [`Nodes::hello`] only of those that this node runs, so that what
+    /// it cannot run does not stand before what it can. What waits its turn on a record is left out for a while.
     async fn due(&self, limit: u32) -> Result<Vec<Due>, StoreError>;
     /// When the next work comes due that was not due yet at `after`.
     async fn next_due(&self, after: Timestamp) -> Result<Option<Timestamp>, StoreError>;

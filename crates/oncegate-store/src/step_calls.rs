@@ -10,6 +10,35 @@ pub const WAIT: &str = "wait";
 /// The target of a step that asks a person. The first row of it has the question as its note, the second the answer.
 pub const REVIEW: &str = "review";
 
+/// The name under which an item of a step's list is sent: `mail[3]`, counted from 0.
+pub fn item_name(step: &str, index: usize) -> String {
+    format!("{step}[{index}]")
+}
+
+/// Which item of a step's list a name stands for, if it is one of that step.
+pub fn item_of(name: &str, step: &str) -> Option<usize> {
+    name.strip_prefix(step)?.strip_prefix('[')?.strip_suffix(']')?.parse().ok()
+}
+
+/// The step that a name belongs to: itself, or the step of which it is an item.
+pub fn step_of(name: &str) -> &str {
+    let item = name.rsplit_once('[').filter(|(_, rest)| {
+        rest.strip_suffix(']').is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
+    });
+    item.map_or(name, |(step, _)| step)
+}
+
+/// The steps of names under which something was sent, each once, in order.
+pub(crate) fn steps_of(names: impl IntoIterator<Item = String>) -> Vec<String> {
+    let mut steps: Vec<String> = Vec::new();
+    for name in names {
+        if !steps.iter().any(|step| step == step_of(&name)) {
+            steps.push(step_of(&name).to_owned());
+        }
+    }
+    steps
+}
+
 /// A call that a step is about to send.
 #[derive(Clone, Debug)]
 pub struct StepBegin {

@@ -8,6 +8,7 @@ use super::error::Fault;
 use super::row::{Extra, storable, ts};
 use crate::api::{REVIEW, StepBegin, StepCall, StepEnd, StepOutcome, WAIT};
 use crate::observer::{self, Happened};
+use crate::step_calls::steps_of;
 use crate::transition::step;
 
 impl Context<'_> {
@@ -135,7 +136,7 @@ impl Context<'_> {
                 &[&id.workspace.0, &&id.id.0[..], &i64::from(since), &WAIT, &REVIEW],
             )
             .await?;
-        Ok(rows.iter().map(|r| r.get(0)).collect())
+        Ok(steps_of(rows.iter().map(|r| r.get(0))))
     }
 }
 

@@ -7,6 +7,7 @@ use super::transition::Context;
 use crate::StoreError;
 use crate::api::{REVIEW, StepBegin, StepCall, StepEnd, StepOutcome, WAIT};
 use crate::observer::{self, Happened};
+use crate::step_calls::steps_of;
 use crate::transition::step;
 
 impl Context<'_> {
@@ -120,7 +121,7 @@ pub(super) fn sent(db: &Connection, claim_row: i64, since: u32) -> Result<Vec<St
          AND target NOT IN (?3, ?4) GROUP BY step ORDER BY min(id)",
     )?;
     let steps = statement.query_map(params![claim_row, since, WAIT, REVIEW], |r| r.get(0))?;
-    Ok(steps.collect::<Result<_, _>>()?)
+    Ok(steps_of(steps.collect::<Result<Vec<_>, _>>()?))
 }
 
 /// The calls of a claim, oldest first.

@@ -6,12 +6,14 @@ use serde_json::{Map, Value};
 use serde_saphyr::{Location, Spanned};
 
 /// A value, and where its texts stand.
+#[derive(Clone)]
 pub(super) struct Json {
     pub(super) value: Value,
     texts: Vec<Text>,
 }
 
 /// One text of it.
+#[derive(Clone)]
 struct Text {
     /// From the top, as in `.contact.names[0]`.
     path: String,

@@ -5,6 +5,7 @@ mod file;
 mod hooks;
 mod identity;
 mod json;
+mod lookup;
 mod mail;
 mod schedules;
 mod secrets;

@@ -10,11 +10,13 @@ use oncegate_runner::flow::{
     self, Action, Body, Chat, Flow, ForwardStep, HeaderText, HttpStep, KEY_WINDOW, MessageStep, Repeat,
     ReviewStep, Step, Until, Wait,
 };
+use oncegate_store::api::step_of;
 use serde::Deserialize;
 use serde_saphyr::Spanned;
 
 use super::file::Period;
 use super::json::Json;
+use super::lookup::{self, LookupFile};
 use super::mail::{self, EmailFile};
 use super::secrets::{self, Secrets};
 use super::template::Sees;
@@ -41,6 +43,10 @@ pub(super) struct StepFile {
     #[serde(default)]
     when: Option<Spanned<String>>,
     #[serde(default)]
+    for_each: Option<Spanned<String>>,
+    #[serde(default)]
+    lookup: Option<LookupFile>,
+    #[serde(default)]
     repeat: Option<RepeatWord>,
     #[serde(default)]
     key_window: Option<Period>,
@@ -50,18 +56,18 @@ pub(super) struct StepFile {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct HttpFile {
+pub(super) struct HttpFile {
     #[serde(default)]
-    method: Option<Spanned<String>>,
-    url: Spanned<String>,
+    pub(super) method: Option<Spanned<String>>,
+    pub(super) url: Spanned<String>,
     #[serde(default)]
-    headers: BTreeMap<String, Spanned<String>>,
+    pub(super) headers: BTreeMap<String, Spanned<String>>,
     #[serde(default)]
-    json: Option<Spanned<Json>>,
+    pub(super) json: Option<Spanned<Json>>,
     #[serde(default)]
-    body: Option<Spanned<String>>,
+    pub(super) body: Option<Spanned<String>>,
     #[serde(default)]
-    idempotency_header: Option<Spanned<String>>,
+    pub(super) idempotency_header: Option<Spanned<String>>,
 }
 
 #[derive(Deserialize)]
@@ -134,6 +140,13 @@ pub(super) fn flow(
         if name.value.trim().is_empty() {
             return Err(at(name.referenced, format!("step {number} has a blank name; call it what it does")));
         }
+        if step_of(&name.value) != name.value {
+            let message = format!(
+                "`{}` ends like an item of a list, as `for_each` names them; call the step otherwise",
+                name.value
+            );
+            return Err(at(name.referenced, message));
+        }
         if !names.insert(name.value.clone()) {
             let message = format!(
                 "two steps are called `{}`; what a step did is remembered by its name, so rename one",
@@ -148,7 +161,7 @@ pub(super) fn flow(
             ));
         }
         let before = all.get(..steps.len()).unwrap_or_default();
-        let step = one(step, Sees::Step { before, all: &all }, around, at)?;
+        let step = one(step, Sees::Step { before, all: &all, item: false, response: false }, around, at)?;
         let waits = matches!(step.action, Action::Forward(ForwardStep { until: Until::Finished, .. }));
         if waits && number < declared.len() {
             return Err(at(
@@ -181,6 +194,9 @@ fn one(step: &StepFile, sees: Sees<'_>, around: Around<'_>, at: At<'_>) -> Resul
     if let [one, two, ..] = declared.as_slice() {
         return Err(here(format!("declares `{one}` and `{two}`; make two steps of it")));
     }
+    // What is done for each item sees it; the list itself is of all.
+    let for_each = step.for_each.as_ref().map(|items| expression("for_each", items, sees, at)).transpose()?;
+    let sees = if for_each.is_some() { sees.of_an_item() } else { sees };
     let action = if let Some(declared) = &step.http {
         Action::Http(http(declared, sees, secrets, at)?)
     } else if let Some(declared) = &step.forward {
@@ -201,10 +217,24 @@ fn one(step: &StepFile, sees: Sees<'_>, around: Around<'_>, at: At<'_>) -> Resul
                 .to_owned(),
         ));
     };
+    let waits = matches!(action, Action::Forward(ForwardStep { until: Until::Finished, .. }));
+    if for_each.is_some() && (action.sends_nothing() || waits) {
+        return Err(here(
+            "for_each does a step once for each item; a `wait`, a `review` and a `forward` until finished are done once"
+                .to_owned(),
+        ));
+    }
     if action.sends_nothing() && (step.repeat.is_some() || step.timeout.is_some()) {
         return Err(here("sends nothing, so it has no `repeat` and no `timeout`; remove them".to_owned()));
     }
-    let when = step.when.as_ref().map(|when| condition(when, sees, at)).transpose()?;
+    let when = step.when.as_ref().map(|when| expression("when", when, sees, at)).transpose()?;
+    let lookup = match (&step.lookup, &action) {
+        (None, _) => None,
+        (Some(declared), Action::Http(_)) => Some(lookup::lookup(declared, sees, secrets, at)?),
+        (Some(_), _) => {
+            return Err(here("lookup finds what an `http` step did; remove it".to_owned()));
+        }
+    };
     let timeout = step.timeout.map_or(TIMEOUT.1, |p| p.0);
     if timeout < TIMEOUT.0 || timeout > TIMEOUT.2 {
         return Err(here("timeout must be from 1s to 240s".to_owned()));
@@ -230,7 +260,8 @@ fn one(step: &StepFile, sees: Sees<'_>, around: Around<'_>, at: At<'_>) -> Resul
         (Some(http), _) => Secrets::is_reference(&http.url.value),
         (None, _) => true,
     };
-    Ok(Step { name: step.name.value.clone(), action, when, repeat, timeout, secret_url })
+    let name = step.name.value.clone();
+    Ok(Step { name, action, when, for_each, lookup, repeat, timeout, secret_url })
 }
 
 /// Refuses a flow that waits longer than its effect may take.
@@ -292,21 +323,31 @@ fn wait(declared: &Spanned<WaitFile>, sees: Sees<'_>, at: At<'_>) -> Result<Wait
     }
 }
 
-/// One expression: text beside it would always hold.
-fn condition(when: &Spanned<String>, sees: Sees<'_>, at: At<'_>) -> Result<String, ConfigError> {
-    let here = |message: String| at(when.referenced, message);
-    if flow::expression(&when.value).is_none() {
-        let message = format!(
-            "`{}` is not one expression; write e.g. `when: \"{{{{ payload.amount > 100 }}}}\"`",
-            when.value
-        );
+/// One expression: text beside it would always hold, and never be a list.
+pub(super) fn expression(
+    member: &str,
+    declared: &Spanned<String>,
+    sees: Sees<'_>,
+    at: At<'_>,
+) -> Result<String, ConfigError> {
+    let here = |message: String| at(declared.referenced, message);
+    if flow::expression(&declared.value).is_none() {
+        let such = match member {
+            "for_each" => "payload.items",
+            "lookup.found" => "response.json.total > 0",
+            "lookup.answer" => "response.json.results[0]",
+            _ => "payload.amount > 100",
+        };
+        let name = member.rsplit('.').next().unwrap_or(member);
+        let message =
+            format!("`{}` is not one expression; write e.g. `{name}: \"{{{{ {such} }}}}\"`", declared.value);
         return Err(here(message));
     }
-    sees.check("when", &when.value).map_err(here)?;
-    Ok(when.value.clone())
+    sees.check(member, &declared.value).map_err(here)?;
+    Ok(declared.value.clone())
 }
 
-fn http(
+pub(super) fn http(
     declared: &HttpFile,
     sees: Sees<'_>,
     secrets: &Secrets<'_>,

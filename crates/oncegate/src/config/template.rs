@@ -10,15 +10,32 @@ use super::sentence::nearest;
 pub(super) enum Sees<'a> {
     /// A record is named when the event comes, before anything has run.
     Payload,
-    /// A step, with the names of those before it and of all of its automation.
-    Step { before: &'a [&'a str], all: &'a [&'a str] },
+    /// A step, with the names of those before it and of all of its automation, and what else there is.
+    Step { before: &'a [&'a str], all: &'a [&'a str], item: bool, response: bool },
 }
 
 const ROOTS: [&str; 6] = ["payload", "steps", "idempotency_key", "automation", "attempt", "oncegate"];
-const OF_A_STEP: [&str; 3] = ["json", "text", "status"];
+const OF_A_STEP: [&str; 4] = ["json", "text", "status", "items"];
+const OF_A_RESPONSE: [&str; 3] = ["json", "text", "status"];
 const OF_THE_GATE: [&str; 5] = ["done_url", "error_url", "heartbeat_url", "idempotency_key", "attempt"];
 
 impl Sees<'_> {
+    /// The same, done for each item of a list.
+    pub(super) fn of_an_item(self) -> Self {
+        match self {
+            Self::Payload => self,
+            Self::Step { before, all, response, .. } => Self::Step { before, all, item: true, response },
+        }
+    }
+
+    /// The same, of what a lookup was answered.
+    pub(super) fn of_a_response(self) -> Self {
+        match self {
+            Self::Payload => self,
+            Self::Step { before, all, item, .. } => Self::Step { before, all, item, response: true },
+        }
+    }
+
     /// Refuses what can never work.
     pub(super) fn check(self, place: &str, template: &str) -> Result<(), String> {
         let names = flow::names(place, template)?;
@@ -46,7 +63,7 @@ impl Sees<'_> {
         let of_steps = names.variables.iter().filter_map(|path| path.strip_prefix("steps."));
         let steps = of_steps.map(|path| path.split_once('.').unwrap_or((path, "")));
         let steps = steps.chain(names.steps.iter().map(|step| (step.as_str(), "")));
-        if let Sees::Step { before, all } = self {
+        if let Sees::Step { before, all, .. } = self {
             for (step, member) in steps {
                 if let Some(wrong) = wrong_step(step, member, before, all) {
                     return Some(wrong);
@@ -70,6 +87,14 @@ impl Sees<'_> {
             (_, "oncegate", Some(member)) if !OF_THE_GATE.contains(&member) => {
                 Some(format!("`oncegate.{member}` is not known{}", offer(member, &OF_THE_GATE)))
             }
+            (Sees::Step { response: true, .. }, "response", Some(member))
+                if !OF_A_RESPONSE.contains(&member) =>
+            {
+                Some(format!("a response has no `{member}`{}", offer(member, &OF_A_RESPONSE)))
+            }
+            (Sees::Step { response: true, .. }, "response", _) => None,
+            (Sees::Step { item: true, .. }, "item" | "index", _) => None,
+            (_, "item" | "index", _) => Some(format!("`{root}` is known only in a step with `for_each`")),
             (_, root, _) if ROOTS.contains(&root) => None,
             (_, root, _) => Some(format!("`{root}` is not known here{}", offer(root, &ROOTS))),
         }

@@ -2,7 +2,7 @@
 
 use oncegate_core::claim::{Claim, State};
 use oncegate_runner::flow::{Action, Flow, waiting_note};
-use oncegate_store::api::{HistoryRow, StepCall, StepOutcome};
+use oncegate_store::api::{HistoryRow, StepCall, StepOutcome, step_of};
 use serde_json::{Value, json};
 
 /// What a claim waits for that nobody works on at present.
@@ -15,7 +15,9 @@ pub(super) fn waits_for(claim: &Claim, history: &[HistoryRow]) -> Option<String>
 
 /// Every declared step in its order: what was declared but not started is part of the story of an error.
 pub(super) fn shown(flow: &Flow, calls: &[StepCall], claim: &Claim, waits_for: Option<&str>) -> Vec<Value> {
-    let of = |name: &str| calls.iter().filter(|call| call.step == name).collect::<Vec<_>>();
+    let of = |name: &str| {
+        calls.iter().filter(|call| [&*call.step, step_of(&call.step)].contains(&name)).collect::<Vec<_>>()
+    };
     let begun = |from: usize| flow.steps[from..].iter().any(|step| !of(&step.name).is_empty());
     let done = matches!(claim.state, State::Done { .. });
     let mut waits = false;
@@ -30,14 +32,30 @@ pub(super) fn shown(flow: &Flow, calls: &[StepCall], claim: &Claim, waits_for: O
         };
         let waiting = pauses && !waits && !begun(at + 1);
         let left_out = step.when.is_some() && calls.is_empty() && (done || begun(at + 1));
-        let outcome = match calls.iter().rev().find(|call| call.outcome == StepOutcome::Succeeded) {
+        let outcome = match known(&calls) {
             _ if waiting => json!("waiting"),
             _ if left_out => json!("left_out"),
-            Some(call) => json!(call.outcome),
-            None => calls.last().map_or(json!("not_started"), |call| json!(call.outcome)),
+            Some(outcome) => json!(outcome),
+            None => json!("not_started"),
         };
         waits |= waiting;
         shown.push(json!({ "step": step.name, "outcome": outcome, "calls": calls.len() }));
     }
     shown
+}
+
+/// How a step stands by its calls: one that succeeded is known, whatever came before. Of the items of a list each must
+/// have.
+fn known(calls: &[&StepCall]) -> Option<StepOutcome> {
+    let of = |name: &str| {
+        calls.iter().filter(|call| call.step == name).map(|call| call.outcome).collect::<Vec<_>>()
+    };
+    let of_name = |name: &str| {
+        let outcomes = of(name);
+        let succeeded = outcomes.contains(&StepOutcome::Succeeded);
+        if succeeded { Some(StepOutcome::Succeeded) } else { outcomes.last().copied() }
+    };
+    let outcomes: Vec<StepOutcome> = calls.iter().filter_map(|call| of_name(&call.step)).collect();
+    let open = outcomes.iter().rev().find(|outcome| **outcome != StepOutcome::Succeeded);
+    open.or(outcomes.last()).copied()
 }

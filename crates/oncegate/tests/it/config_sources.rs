@@ -119,6 +119,31 @@ fn of_conditions_waits_and_messages() {
             ("wait: ^{ until: '{{ pyload.at }}' }", "wait.until: `pyload` is not known here"),
             ("slack: { url: env:URL, text: ^'  ' }", "the text is blank"),
             ("review: { ask: ^'  ' }", "the text is blank"),
+            (
+                "for_each: ^payload.items, http: { url: 'https://x.example.com' }",
+                "for_each: \"{{ payload.items }}\"",
+            ),
+            (
+                "for_each: ^'{{ item.x }}', http: { url: 'https://x.example.com' }",
+                "only in a step with `for_each`",
+            ),
+            ("http: { url: ^'https://x.example.com/{{ item.id }}' }", "only in a step with `for_each`"),
+            (
+                "http: { url: 'https://x.example.com', json: ^'{{ response.json }}' }",
+                "`response` is not known here",
+            ),
+            (
+                "http: { url: 'https://x.example.com' }, lookup: { url: 'https://x.example.com', found: ^yes }",
+                "found: \"{{ response.json.total > 0 }}\"",
+            ),
+            (
+                "http: { url: 'https://x.example.com' }, lookup: { url: 'https://x.example.com', found: ^'{{ response.jsn }}' }",
+                "did you mean `json`?",
+            ),
+            (
+                "http: { url: 'https://x.example.com' }, lookup: { url: 'https://x.example.com', found: '{{ true }}', settle: ^2h }",
+                "lookup.settle must be at most 1h",
+            ),
             ("review: { ask: ^'{{ pyload.x }}?' }", "review.ask: `pyload` is not known here"),
             ("teams: { url: env:URL, text: ^'{{ paylod.x }}' }", "did you mean `payload`?"),
             ("slack: { url: ^env:TYPO, text: x }", "is no http or https URL"),
@@ -129,6 +154,12 @@ fn of_conditions_waits_and_messages() {
         ("wait: 1h, repeat: natural", "sends nothing, so it has no `repeat`"),
         ("review: { ask: x }, timeout: 10s", "sends nothing, so it has no `repeat`"),
         ("review: {}", "`ask` is missing here"),
+        ("wait: 1h, for_each: '{{ payload.x }}'", "are done once"),
+        ("forward: { url: env:URL }, for_each: '{{ payload.x }}'", "are done once"),
+        (
+            "wait: 1h, lookup: { url: 'https://x.example.com', found: '{{ true }}' }",
+            "lookup finds what an `http` step did",
+        ),
         ("wait: 1h, slack: { url: env:URL, text: x }", "declares `slack` and `wait`; make two steps of it"),
         ("when: '{{ true }}'", "says nothing to do"),
     ] {

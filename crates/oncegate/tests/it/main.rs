@@ -22,6 +22,8 @@ mod intake;
 #[path = "promises/lasting.rs"]
 mod lasting;
 mod limits;
+#[path = "promises/lookups.rs"]
+mod lookups;
 #[path = "promises/loops.rs"]
 mod loops;
 #[path = "promises/mails.rs"]

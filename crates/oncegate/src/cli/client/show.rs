@@ -1,6 +1,7 @@
 //! `oncegate show`: one claim with its whole story, or one delivery with its body.
 
 use oncegate_core::time::Timestamp;
+use oncegate_store::api::step_of;
 use serde_json::Value;
 
 use super::super::ending::Failure;
@@ -169,16 +170,22 @@ fn steps(page: &mut String, screen: &Screen, claim: &Value) {
     let calls = claim["calls"].as_array().map(Vec::as_slice).unwrap_or_default();
     let (mut rows, mut notes) = (vec![], vec![]);
     for step in steps {
-        let of_step: Vec<&Value> = calls.iter().filter(|call| call["step"] == step["step"]).collect();
+        let is_of_step = |call: &&Value| {
+            let (name, step) = (call["step"].as_str(), step["step"].as_str());
+            name == step || name.map(step_of) == step
+        };
+        let of_step: Vec<&Value> = calls.iter().filter(is_of_step).collect();
         if of_step.is_empty() {
             rows.push(vec![word(&step["step"]).into(), word(&step["outcome"]).replace('_', " ").into()]);
             notes.push(String::new());
         }
         for call in of_step {
-            // Nothing was sent by a wait, so nothing can have succeeded.
+            // Nothing was sent by a wait or a review, so nothing can have succeeded.
             let word_of = match (call["target"].as_str(), step["outcome"].as_str()) {
                 (Some("wait"), Some("succeeded")) => Value::from("waited"),
-                (Some("wait"), _) => step["outcome"].clone(),
+                (Some("review"), Some("succeeded")) if call["note"].is_null() => Value::from("approved"),
+                (Some("review"), Some("succeeded")) => Value::from("asked"),
+                (Some("wait" | "review"), _) => step["outcome"].clone(),
                 _ => call["outcome"].clone(),
             };
             rows.push(vec![
