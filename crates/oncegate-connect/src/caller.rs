@@ -244,6 +244,9 @@ fn status_note(url: &Url, status: u16, headers: &HeaderMap, verdict: Verdict) ->
             format!("{said} and asked to wait {} s", retry_after.as_secs())
         }
         (Verdict::Failed(Failure::Transient), _) => format!("{said}; it can be tried again later"),
+        (Verdict::Failed(Failure::Locked), _) => {
+            format!("{said}: somebody else is at it; it is tried again soon")
+        }
         (Verdict::Failed(Failure::Permanent), 401 | 403) => {
             format!("{said}; check the credentials of this step and what they are allowed to do")
         }

@@ -63,6 +63,8 @@ pub fn by_status(status: u16, retry_after: Option<Duration>) -> Verdict {
         429 => {
             Verdict::Failed(Failure::Throttled { retry_after: retry_after.unwrap_or(RETRY_AFTER_DEFAULT) })
         }
+        // RFC 4918 §11.3: what it would change is locked.
+        423 => Verdict::Failed(Failure::Locked),
         400..=499 => Verdict::Failed(Failure::Permanent),
         503 => Verdict::Failed(match retry_after {
             Some(retry_after) => Failure::Throttled { retry_after },
@@ -121,7 +123,9 @@ pub fn heard(outcome: &CallOutcome, spoken: Spoken) -> Heard {
     let standing = match (spoken, status, failure) {
         // Refused before anything was sent.
         (_, None, Some(Failure::Permanent)) => Standing::Untold,
-        (_, None, None | Some(Failure::Transient | Failure::Throttled { .. })) => Standing::Down,
+        (_, None, None | Some(Failure::Transient | Failure::Locked | Failure::Throttled { .. })) => {
+            Standing::Down
+        }
         (Spoken::Http, Some(500..), _) => Standing::Down,
         // RFC 5321 §4.2.3: the service is not available. Every other answer is about one mail.
         (Spoken::Smtp, Some(421), _) => Standing::Down,
@@ -130,7 +134,7 @@ pub fn heard(outcome: &CallOutcome, spoken: Spoken) -> Heard {
     let asked = match (failure, status) {
         (Some(Failure::Throttled { retry_after }), Some(503)) => Some(Asked::Everybody(retry_after)),
         (Some(Failure::Throttled { retry_after }), _) => Some(Asked::Workspace(retry_after)),
-        (None | Some(Failure::Transient | Failure::Permanent), _) => None,
+        (None | Some(Failure::Transient | Failure::Locked | Failure::Permanent), _) => None,
     };
     Heard { standing, asked }
 }
@@ -151,6 +155,7 @@ mod tests {
                 429 => (throttled(RETRY_AFTER_DEFAULT), throttled(WAIT)),
                 503 => (Failed(Failure::Transient), throttled(WAIT)),
                 425 => (Failed(Failure::Transient), Failed(Failure::Transient)),
+                423 => (Failed(Failure::Locked), Failed(Failure::Locked)),
                 302 | 303 | 408 => (Unknown, Unknown),
                 300..=499 => (Failed(Failure::Permanent), Failed(Failure::Permanent)),
                 _ => (Unknown, Unknown),

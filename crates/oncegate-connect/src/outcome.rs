@@ -45,6 +45,8 @@ pub enum Failure {
     },
     /// May work later as it is.
     Transient,
+    /// The same, within moments: somebody else holds what it would change.
+    Locked,
     /// Will not work until somebody changes something.
     Permanent,
 }

@@ -45,6 +45,8 @@ pub enum Failed {
         /// `Retry-After`, if given.
         retry_after: Option<Duration>,
     },
+    /// Surely not done: somebody else holds what it would change, for a moment. Tried again sooner than other failures.
+    Locked,
     /// Surely not done, and trying again would not help.
     Final,
     /// Sent, and nobody knows; never retried by itself.

@@ -87,6 +87,10 @@ fn next_state(claim: &Claim, lease: &Lease, call: &Call, policy: &Policy, now: N
         Call::Done => done(policy, now),
         Call::Error { failure: Failed::Final, note } => error(None, cause(claim, None), note),
         Call::Error { failure: Failed::Unknown, note } => error(None, ErrorCause::OutcomeUnknown, note),
+        Call::Error { failure: Failed::Locked, note } => {
+            let due = policy.retries.delay_of_lock(claim.retries_used, jitter).map(|d| now.wall.after(d));
+            error(due, cause(claim, due), note)
+        }
         Call::Error { failure: Failed::Retryable { retry_after }, note } => {
             if let Some(wait) = too_long(claim, retry_after.map(|d| now.wall.after(d)), policy, now) {
                 return error(None, ErrorCause::AskedToWait, &format!("{wait} ({note})"));

@@ -188,6 +188,19 @@ impl RetryPolicy {
         Some(jitter.spread(*declared).max(retry_after.unwrap_or_default()))
     }
 
+    /// The same after a failure that passes within moments, because somebody else held what was to be changed: the
+    /// first comes after [`Self::LOCK_DELAY`], each other one when the one before it would have come.
+    pub fn delay_of_lock(&self, used: u32, jitter: Jitter) -> Option<Duration> {
+        let last = self.delay(used, None, jitter)?;
+        match used.checked_sub(1) {
+            Some(before) => self.delay(before, None, jitter),
+            None => Some(last.min(jitter.spread(Self::LOCK_DELAY))),
+        }
+    }
+
+    /// The delay before the first retry of what was locked (DESIGN §3, "Retries").
+    pub const LOCK_DELAY: Duration = Duration::from_secs(3);
+
     /// How many retries there are.
     pub fn count(&self) -> u32 {
         u32::try_from(self.delays.len()).unwrap_or(u32::MAX)

@@ -66,9 +66,11 @@ fn list(template: &str, world: &Value) -> Result<Vec<Value>, RenderError> {
 fn refused(run: &Run<'_>, step: &Step) -> Option<String> {
     let sent = run.sent(step);
     let last: &StepCall = sent.last()?;
-    // Those that ask to come again are none (RFC 9110 §15.5, RFC 6585 §4, RFC 8470 §5.2).
-    let for_good =
-        last.status.is_some_and(|status| (400..500).contains(&status) && ![408, 425, 429].contains(&status));
+    // Those that ask to come again are none (RFC 9110 §15.5, RFC 4918 §11.3, RFC 6585 §4,
+    // RFC 8470 §5.2).
+    let for_good = last
+        .status
+        .is_some_and(|status| (400..500).contains(&status) && ![408, 423, 425, 429].contains(&status));
     let since_reset = last.resets == run.attempt.claim.resets;
     (last.outcome == StepOutcome::Failed && for_good && since_reset).then(|| {
         let why = last.note.clone().unwrap_or_default();
@@ -83,10 +85,11 @@ fn together(failures: Vec<(Failed, String)>, count: usize) -> Option<Call> {
     }
     let waits = failures.iter().filter_map(|(failure, _)| match failure {
         Failed::Retryable { retry_after } => Some(*retry_after),
-        Failed::Final | Failed::Unknown => None,
+        Failed::Locked | Failed::Final | Failed::Unknown => None,
     });
     let failure = match waits.max() {
         Some(retry_after) => Failed::Retryable { retry_after },
+        None if failures.iter().any(|(failure, _)| *failure == Failed::Locked) => Failed::Locked,
         None if failures.iter().any(|(failure, _)| *failure == Failed::Unknown) => Failed::Unknown,
         None => Failed::Final,
     };
@@ -110,6 +113,8 @@ mod tests {
             (vec![], None),
             (vec![Failed::Final], Some(Failed::Final)),
             (vec![Failed::Final, Failed::Unknown], Some(Failed::Unknown)),
+            (vec![Failed::Unknown, Failed::Locked], Some(Failed::Locked)),
+            (vec![Failed::Locked, retryable(None)], Some(retryable(None))),
             (vec![Failed::Unknown, retryable(None), Failed::Final], Some(retryable(None))),
             (vec![retryable(Some(5)), retryable(None), retryable(Some(60))], Some(retryable(Some(60)))),
         ] {

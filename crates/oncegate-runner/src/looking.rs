@@ -174,7 +174,7 @@ mod tests {
         for (found, answer, status, body, expected) in [
             ("{{ response.status == 200 }}", None, 200, "{\"id\":1}", Some("{\"id\":1}")),
             ("{{ response.status == 200 }}", None, 404, "", None),
-            (of_email, first, 200, two, Some(r#"{"id":7,"email":"ann@example.com"}"#)),
+            (of_email, first, 200, two, Some(r#"{"email":"ann@example.com","id":7}"#)),
             (of_email, first, 200, r#"{"results":[]}"#, None),
             (
                 "{{ 'ann' in response.text }}",

@@ -86,6 +86,7 @@ pub(crate) fn after_failure(failure: Failure, note: String, now: Timestamp) -> C
             Call::Defer { until: now.after(retry_after.max(THROTTLE_FLOOR)), note }
         }
         Failure::Transient => Call::Error { failure: Failed::Retryable { retry_after: None }, note },
+        Failure::Locked => Call::Error { failure: Failed::Locked, note },
         Failure::Permanent => failed(&note),
     }
 }

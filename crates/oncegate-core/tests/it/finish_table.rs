@@ -265,7 +265,9 @@ fn calls() -> Vec<Call> {
     calls.push(Call::Review { note: "may it go out?".to_owned() });
     calls.extend(waits.map(|wait| retryable(Some(wait))));
     calls.extend(waits.map(|wait| Call::Defer { until: NOW.wall.after(wait), note: note() }));
-    calls.extend([Failed::Final, Failed::Unknown].map(|failure| Call::Error { failure, note: note() }));
+    calls.extend(
+        [Failed::Locked, Failed::Final, Failed::Unknown].map(|failure| Call::Error { failure, note: note() }),
+    );
     calls
 }
 
@@ -337,6 +339,14 @@ fn check_effect(before: &Claim, call: &Call, jitter: Jitter, after: &Claim, cell
             let (least, most) =
                 (f64::max(delay * 0.75, asked.as_secs_f64()), f64::max(delay * 1.25, asked.as_secs_f64()));
             assert!(wait >= least && wait <= most, "{wait} s is not in {least}..{most}: {jitter:?} {cell}");
+        }
+        (Call::Error { failure: Failed::Locked, .. }, State::Error { due, cause, .. }) => {
+            assert_eq!(*cause, ErrorCause::Failed, "{cell}");
+            let Some(delay) = [3.0, 30.0, 240.0].get(used) else {
+                return assert_eq!(*due, None, "out of retries: {cell}");
+            };
+            let wait = due.unwrap().since(NOW.wall).as_secs_f64();
+            assert!(wait >= delay * 0.75 && wait <= delay * 1.25, "{wait} s: {jitter:?} {cell}");
         }
         (Call::Review { .. }, State::Processing(_)) => {
             assert_eq!(list_of(after, NOW, BOOT), Some(InboxList::Parked), "a person sees it: {cell}");

@@ -22,7 +22,7 @@ const WHO: [&str; 9] = [
 /// Method, path, what is asked of the subject (of the automation `other`, in the workspace `default`), and one letter
 /// per row of [`WHO`]. Those who are bound are bound to `shared`; `acme` has come to have an `other` of its own.
 #[rustfmt::skip]
-const TABLE: [(&str, &str, &str); 50] = [
+const TABLE: [(&str, &str, &str); 52] = [
     ("GET",  "/metrics",                          "-rrr ---- -"),
     ("POST", "/v1/claims",                        "r-rr ---- r"),
     ("GET",  "/v1/claims",                        "-rrr -rrr r"),
@@ -48,6 +48,8 @@ const TABLE: [(&str, &str, &str); 50] = [
     ("POST", "/v1/claims/{id}/mark-error",        "--rr --?? ?"),
     ("POST", "/v1/claims/{id}/mark-done",         "--rr --?? ?"),
     ("POST", "/v1/claims/{id}/dismiss",           "--rr --?? ?"),
+    ("POST", "/v1/claims/{id}/approve",           "--rr --?? ?"),
+    ("POST", "/v1/claims/{id}/decline",           "--rr --?? ?"),
     ("POST", "/v1/automations/{name}/pause",      "--rr ---- r"),
     ("POST", "/v1/automations/{name}/resume",     "--rr ---- r"),
     ("POST", "/v1/rejected/{id}/release",         "--rr --?? ?"),

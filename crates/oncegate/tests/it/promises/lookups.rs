@@ -87,7 +87,13 @@ async fn what_is_not_found_is_sent_again_but_not_before_its_trace_must_have_been
     state(&gate, "a", "error").await;
     gate.advance(secs(60)).await;
     receiver.got("/find", 1).await;
-    let waits = state(&gate, "a", "processing").await;
+    let waits = eventually("it waits", async || {
+        gate.api
+            .find("welcome", "a")
+            .await
+            .filter(|claim| !claim["due_at"].is_null() && claim["attempt"] == 2)
+    })
+    .await;
     assert!(
         waits["note"].as_str().unwrap().contains("its lookup did not find it; looks again at"),
         "{waits}"
@@ -219,4 +225,28 @@ async fn a_list_is_gone_on_with_after_a_kill_and_what_is_no_list_is_told() {
     gate.api.order(&json!({ "order": "empty", "to": [] })).await.ok();
     let claim = state(&gate, "empty", "error").await;
     assert!(claim["note"].as_str().unwrap().contains("steps.mail"), "nothing has answered: {claim}");
+}
+
+#[tokio::test]
+async fn c52_only_the_rows_that_were_locked_are_sent_again_and_soon() {
+    let receiver = Receiver::start().await;
+    let steps = "
+      - name: put
+        for_each: '{{ payload.rows }}'
+        http: { method: PUT, url: '$RECEIVER/{{ item }}' }";
+    let gate = Setup::new(&yaml(steps), &receiver).start().await;
+    let rows: Vec<String> = (0..10).map(|n| format!("row-{n}")).collect();
+    for locked in [3, 7] {
+        receiver.script(&format!("/row-{locked}"), [Reply::status(423), Reply::status(200)]);
+    }
+    gate.api.order(&json!({ "order": "o_1", "rows": rows })).await.ok();
+    let failed = state(&gate, "o_1", "error").await;
+    assert!(failed["note"].as_str().unwrap().starts_with("2 of 10 items failed"), "{failed}");
+    gate.advance(secs(2)).await;
+    assert_eq!(receiver.requests().len(), 10, "not at once into the same lock");
+    gate.advance(secs(2)).await;
+    let done = state(&gate, "o_1", "done").await;
+    let sent: Vec<usize> = rows.iter().map(|row| receiver.to(&format!("/{row}")).len()).collect();
+    assert_eq!(sent, [1, 1, 1, 2, 1, 1, 1, 2, 1, 1]);
+    assert_eq!(done["retries_used"], 1);
 }
