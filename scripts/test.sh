@@ -67,6 +67,28 @@ postgresql() {
 
 documentation() { RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --quiet; }
 
+# What is left after the tests is bound by one processor each, so it goes side by side; what each said is shown in turn.
+rest() {
+    local said waits='' failed=''
+    said=$(mktemp -d)
+    # What this starts compiles nothing any more; so it need not wait for what the others compile.
+    (step 'API description' scripts/api.sh) > "$said/api" 2>&1 &
+    waits="api:$!"
+    # Not joined by `&&`: within it a step that fails would not end.
+    (
+        step "Providers' libraries" scripts/official.sh
+        step 'Documentation' documentation
+    ) > "$said/others" 2>&1 &
+    waits="$waits others:$!"
+    local one
+    for one in $waits; do
+        wait "${one#*:}" || failed="$failed ${one%:*}"
+        cat "$said/${one%:*}"
+    done
+    rm -rf "$said"
+    [ -z "$failed" ] || stop "failed, see above:$failed"
+}
+
 step 'C compiler' c_compiler
 step 'Rust' rust
 step 'PostgreSQL' postgresql
@@ -77,7 +99,5 @@ step 'Formatting' cargo fmt --all --check
 step 'Lints' cargo clippy --workspace --all-targets --quiet -- -D warnings
 step 'Tests' cargo test --workspace
 wait "$libraries" || stop "the providers' libraries could not be installed, see above"
-step "Providers' libraries" scripts/official.sh
-step 'API description' scripts/api.sh
-step 'Documentation' documentation
+rest
 say "All passed in $SECONDS s"
