@@ -247,8 +247,12 @@ fn say(gate: &Gate, answer: &Answer) -> Result<u8, Failure> {
             (_, "reset") => line.push_str("; waits for run-now, or for its event to come again"),
             _ => {}
         }
-        if let Some(due) = age::read(&claim["due_at"]).filter(|due| *due > answer.now) {
-            line.push_str(&format!(", due {}", age::relative(answer.now, due)));
+        match age::read(&claim["due_at"]) {
+            Some(due) if due > answer.now => {
+                line.push_str(&format!(", due {}", age::relative(answer.now, due)));
+            }
+            Some(_) if text("processing_state") == "processing" => line.push_str(", goes on now"),
+            _ => {}
         }
         line.push('\n');
         if let Some(newer) = show::neighbour(&claim["overtaken_by"]) {

@@ -264,6 +264,7 @@ fn next(list: InboxList, row: &Value, now: Timestamp, room: usize) -> String {
         InboxList::Parked => match (row["parked"].as_str(), row["run_url"].as_str()) {
             (Some("needs_replay"), Some(url)) => format!("→ replay its run: {}", clean(url)),
             (Some("reset"), _) => act("run-now"),
+            (Some("review"), _) => format!("{}, or decline", act("approve")),
             (Some("needs_replay"), None) => "→ replay its run where it came from, or dismiss it".into(),
             _ => look(),
         },
