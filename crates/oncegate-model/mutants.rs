@@ -344,7 +344,8 @@ pub const MUTANTS: &[Mutant] = &[
     Mutant {
         line: "Finishing", name: "who is back at work stays parked", file: "finish", scope: "together",
         breaks: "NothingIsLost",
-        find: "Call::Heartbeat => None,", put: "Call::Heartbeat => claim.parked,",
+        find: "Call::Heartbeat => claim.parked.filter(|parked| *parked == Parked::Review),",
+        put: "Call::Heartbeat => claim.parked,",
     },
     Mutant {
         line: "Reset", name: "done needs no verification", file: "reset", scope: "together", breaks: "DoneOnce",

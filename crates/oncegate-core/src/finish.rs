@@ -45,7 +45,8 @@ pub fn finish(
             let state = next_state(claim, lease, call, policy, now, jitter);
             // Whoever was stopped meanwhile for a passing reason need not come back: somebody is at work.
             let parked = match call {
-                Call::Heartbeat => None,
+                // A question stays one: whoever was handed the token before may still show it.
+                Call::Heartbeat => claim.parked.filter(|parked| *parked == Parked::Review),
                 Call::Review { .. } => Some(Parked::Review),
                 _ => claim.parked,
             };

@@ -144,6 +144,8 @@ pub const DRAIN_MAX: Duration = Duration::from_secs(20);
 pub const STEP_ANSWER_BYTES_MAX: usize = 256 * 1024;
 /// Steps in one automation.
 pub const STEPS_MAX: usize = 50;
+/// What is kept of the answer to one item of a `for_each`, in bytes: there may be many, and later steps see all of them.
+pub const ITEM_ANSWER_BYTES_MAX: usize = 16 * 1024;
 /// Longest `settle` of a lookup that can be declared.
 pub const LOOKUP_SETTLE_MAX: Duration = Duration::from_secs(3600);
 /// Items of one `for_each`: each is a call with rows of its own.

@@ -57,6 +57,8 @@ pub fn act(claim: &Claim, act: &Act, policy: &Policy, now: Now, boot: Boot) -> R
         Act::Approve => {
             let mut approved = claim.clone();
             approved.parked = None;
+            // However long the person took, machines have their whole time from now on.
+            approved.open_since = now.wall;
             if let State::Processing(lease) = &mut approved.state {
                 (lease.deferred_until, lease.renewed) = (Some(now.wall), now.lease);
             }

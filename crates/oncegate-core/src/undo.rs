@@ -91,6 +91,10 @@ pub fn undo(claim: &Claim, before: &Before, now: Now) -> Option<Claim> {
         Stood::Error { at, due, cause, note } => {
             State::Error { at: *at, due: *due, cause: *cause, note: note.clone() }
         }
+        // Nobody was at work on it: it asks once more.
+        Stood::Processing { .. } if before.parked == Some(Parked::Review) => {
+            State::None { due: Some(now.wall) }
+        }
         Stood::Processing { since } => State::Error {
             at: now.wall,
             due: None,
@@ -103,7 +107,7 @@ pub fn undo(claim: &Claim, before: &Before, now: Now) -> Option<Claim> {
     Some(Claim {
         state,
         generation: claim.generation + 1,
-        parked: before.parked,
+        parked: before.parked.filter(|parked| *parked != Parked::Review),
         nudge: before.nudge.map(|(due, unanswered)| Nudge { due, unanswered }),
         dismissed: before.dismissed,
         mismatch_at: before.mismatch_at,

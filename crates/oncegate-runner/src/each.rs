@@ -1,10 +1,12 @@
 //! A step that is done once for each item of a list. Each item is a call of its own, remembered and keyed by its place
 //! in the list: what is done is not done again, and one that fails does not stop the others.
 
+use data_encoding::HEXLOWER;
+use oncegate_core::fingerprint::Fingerprint;
 use oncegate_core::finish::{Call, Failed};
 use oncegate_core::limits;
 use oncegate_store::StoreError;
-use oncegate_store::api::{StepCall, StepOutcome, item_name};
+use oncegate_store::api::{StepCall, StepOutcome, is_lookup, item_name};
 use serde_json::Value;
 
 use crate::flow::Step;
@@ -30,8 +32,21 @@ impl Worker {
             Err(e) => return Ok(Some(wrong(step, number, &e))),
         };
         let (count, mut failures) = (items.len(), Vec::new());
-        for (index, item) in items.into_iter().enumerate() {
-            let step = Step { name: item_name(&step.name, index), for_each: None, ..step.clone() };
+        let items: Vec<(Step, Value)> = items
+            .into_iter()
+            .enumerate()
+            .map(|(index, item)| {
+                let (name, print) = (item_name(&step.name, index), Fingerprint::of(&item, &[]).to_bytes());
+                let one = Some(HEXLOWER.encode(&print));
+                (Step { name, item: one, for_each: None, ..step.clone() }, item)
+            })
+            .collect();
+        // An item is known by its place. Where another one stands there by now, what was sent for the one is neither
+        // done for the other nor known to be open.
+        if let Some((other, _)) = items.iter().find(|(step, _)| self.was_another(run, step)) {
+            return Ok(Some(Next::Finish(changed(step, number, &other.name))));
+        }
+        for (index, (step, item)) in items.into_iter().enumerate() {
             if let Some(refused) = refused(run, &step) {
                 failures.push((Failed::Final, refused));
                 continue;
@@ -41,12 +56,35 @@ impl Worker {
             match self.step(run, &step, number, Some(&world)).await? {
                 None => {}
                 Some(Next::Finish(Call::Error { failure, note })) => failures.push((failure, note)),
-                // What waits, waits for all of them; and who lost the claim stops.
+                // What waits, waits for all of them; and those that failed before it wait no less.
+                Some(Next::Finish(Call::Defer { until, note })) if !failures.is_empty() => {
+                    let wait = until.since(self.gate.store().now().wall);
+                    failures.push((Failed::Retryable { retry_after: Some(wait) }, note));
+                    break;
+                }
+                // Whoever lost the claim stops.
                 Some(ended) => return Ok(Some(ended)),
             }
         }
         Ok(together(failures, count).map(Next::Finish))
     }
+}
+
+impl Worker {
+    /// Whether something was sent under an item's name that is not for this item.
+    fn was_another(&self, run: &Run<'_>, step: &Step) -> bool {
+        let key = self.key(run.attempt, step);
+        run.sent(step).iter().any(|call| call.idempotency_key != key)
+    }
+}
+
+fn changed(step: &Step, number: usize, item: &str) -> Call {
+    let note = format!(
+        "step {number} `{}`: `{item}` is another item than the one that was sent under this name: the list has changed \
+         since. Put it back as it was and reset; or look what has happened, and reset from the start",
+        step.name
+    );
+    Call::Error { failure: Failed::Unknown, note }
 }
 
 fn list(template: &str, world: &Value) -> Result<Vec<Value>, RenderError> {
@@ -64,8 +102,8 @@ fn list(template: &str, world: &Value) -> Result<Vec<Value>, RenderError> {
 
 /// What the target refused for good would be refused again, as long as nobody has mended anything and reset the claim.
 fn refused(run: &Run<'_>, step: &Step) -> Option<String> {
-    let sent = run.sent(step);
-    let last: &StepCall = sent.last()?;
+    // That a lookup did not find it, or may not look, is no word about the effect.
+    let last: &StepCall = run.sent(step).into_iter().rfind(|call| !is_lookup(call))?;
     // Those that ask to come again are none (RFC 9110 §15.5, RFC 4918 §11.3, RFC 6585 §4,
     // RFC 8470 §5.2).
     let for_good = last

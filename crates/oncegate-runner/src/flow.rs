@@ -26,6 +26,8 @@ pub struct Step {
     pub when: Option<String>,
     /// An expression that gives a list: the step is done once for each of its items.
     pub for_each: Option<String>,
+    /// Of one item of a list: what it is, as part of the key that is sent for it. Set while a list is worked on.
+    pub item: Option<String>,
     /// How to find out whether an effect of which nobody knows has happened.
     pub lookup: Option<Lookup>,
     /// What a repeat would do.

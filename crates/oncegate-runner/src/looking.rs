@@ -53,7 +53,15 @@ impl Worker {
         };
         let said = match answered(&came.outcome) {
             Some((status, body)) => says(lookup, status, body, world),
-            None => return self.not_seen(run, step, number, &came).await,
+            None => return self.not_seen(run, step, number, &came, None).await,
+        };
+        let said = match said {
+            // A page about maintenance, say: what was asked for is not in it, and that tells nothing.
+            Err((e, Told::Nothing)) => {
+                return self.not_seen(run, step, number, &came, Some(&e.to_string())).await;
+            }
+            Err((e, Told::Json)) => Err(e),
+            Ok(says) => Ok(says),
         };
         let (outcome, answer, note) = match &said {
             Ok(Says::There(answer)) => (
@@ -91,12 +99,15 @@ impl Worker {
         step: &Step,
         number: usize,
         came: &Came,
+        wrong: Option<&str>,
     ) -> Result<Looked, StoreError> {
         let (failure, why) = match &came.outcome {
-            CallOutcome::Failed { failure, note, .. } => (*failure, note),
+            CallOutcome::Failed { failure, note, .. } if wrong.is_none() => (*failure, note.as_str()),
             // Nothing can have happened by a look.
-            CallOutcome::Unknown { note, .. } => (Failure::Transient, note),
-            CallOutcome::Succeeded { .. } => return Ok(Looked::NotThere),
+            CallOutcome::Unknown { note, .. } => (Failure::Transient, note.as_str()),
+            CallOutcome::Failed { .. } | CallOutcome::Succeeded { .. } => {
+                (Failure::Transient, wrong.unwrap_or("its answer did not come whole"))
+            }
         };
         let note = format!("step {number} `{}`: could not look whether it happened: {why}", step.name);
         if !self.written(run.attempt, came, StepOutcome::Failed, None, Some(note.clone())).await? {
@@ -114,9 +125,11 @@ impl Worker {
     }
 }
 
-/// An answer about the effect; that there is nothing of that name is one, too.
+/// An answer about the effect; that there is nothing of that name is one, too. In a part of an answer it may only not
+/// be seen.
 fn answered(outcome: &CallOutcome) -> Option<(u16, &[u8])> {
     match outcome {
+        CallOutcome::Succeeded { answer, .. } if answer.cut => None,
         CallOutcome::Succeeded { status, answer } => Some((*status, &answer.body)),
         CallOutcome::Failed { status: Some(404), answer, .. } => {
             Some((404, answer.as_ref().map_or(&[], |answer| &answer.body)))
@@ -125,17 +138,29 @@ fn answered(outcome: &CallOutcome) -> Option<(u16, &[u8])> {
     }
 }
 
-fn says(lookup: &Lookup, status: u16, body: &[u8], world: &Value) -> Result<Says, RenderError> {
-    let json: Value = serde_json::from_slice(body).unwrap_or_default();
-    let mut world = world.clone();
-    world["response"] = json!({ "status": status, "json": json, "text": String::from_utf8_lossy(body) });
-    if !render::holds("lookup.found", &lookup.found, &world)? {
+/// What was in an answer that an expression could not be made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Told {
+    Json,
+    Nothing,
+}
+
+/// `response.json` is there only if the answer is JSON: an expression over nothing would find nothing.
+fn says(lookup: &Lookup, status: u16, body: &[u8], world: &Value) -> Result<Says, (RenderError, Told)> {
+    let (mut world, json) = (world.clone(), serde_json::from_slice::<Value>(body).ok());
+    let told = if json.is_some() { Told::Json } else { Told::Nothing };
+    world["response"] = json!({ "status": status, "text": String::from_utf8_lossy(body) });
+    if let Some(json) = json {
+        world["response"]["json"] = json;
+    }
+    if !render::holds("lookup.found", &lookup.found, &world).map_err(|e| (e, told))? {
         return Ok(Says::NotThere);
     }
     Ok(Says::There(match &lookup.answer {
-        Some(answer) => {
-            render::json("lookup.answer", &Value::String(answer.clone()), &world)?.to_string().into_bytes()
-        }
+        Some(answer) => render::json("lookup.answer", &Value::String(answer.clone()), &world)
+            .map_err(|e| (e, told))?
+            .to_string()
+            .into_bytes(),
         None => body.to_vec(),
     }))
 }
@@ -191,7 +216,19 @@ mod tests {
                 Says::NotThere => assert_eq!(None, expected, "{body}"),
             }
         }
-        let wrong = says(&lookup("{{ response.json.total > 0 }}", None), 200, b"[]", &world);
-        assert!(wrong.err().unwrap().to_string().starts_with("lookup.found: "));
+        for (found, body, told) in [
+            ("{{ response.json.total > 0 }}", "[]", Told::Json),
+            ("{{ response.json.total > 0 }}", "<html>", Told::Nothing),
+            ("{{ response.json | selectattr('email', 'eq', 'x') | list }}", "back soon", Told::Nothing),
+        ] {
+            let (wrong, found_in) = says(&lookup(found, None), 200, body.as_bytes(), &world).err().unwrap();
+            assert!(wrong.to_string().starts_with("lookup.found: "), "{wrong}");
+            assert_eq!(found_in, told, "{body}");
+        }
+        let answer = |cut| oncegate_connect::Answer { body: b"[]".to_vec(), content_type: None, cut };
+        for (cut, expected) in [(false, true), (true, false)] {
+            let outcome = CallOutcome::Succeeded { status: 200, answer: answer(cut) };
+            assert_eq!(answered(&outcome).is_some(), expected, "what is missing may stand in the rest");
+        }
     }
 }

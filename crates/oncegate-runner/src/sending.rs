@@ -6,8 +6,9 @@ use oncegate_connect::classify::{Spoken, heard};
 use oncegate_connect::{CallOutcome, Failure, Mailer, TargetName};
 use oncegate_core::finish::{Answer, Call, Failed};
 use oncegate_core::lane::Wait;
+use oncegate_core::limits;
 use oncegate_core::time::Timestamp;
-use oncegate_store::api::{StepBegin, StepCall, StepEnd, StepOutcome};
+use oncegate_store::api::{LOOKUP, StepBegin, StepCall, StepEnd, StepOutcome};
 use oncegate_store::{StoreError, failpoint};
 
 use crate::flow::{Lookup, Repeat, Step};
@@ -143,6 +144,8 @@ impl Worker {
                 (StepOutcome::Unknown, answer.as_ref().map(|a| a.body.clone()), Some(note.clone()))
             }
         };
+        // One of many: later steps see the answers of all.
+        let answer = answer.filter(|a| step.item.is_none() || a.len() <= limits::ITEM_ANSWER_BYTES_MAX);
         if !self.written(attempt, &came, known, answer.clone(), note.clone()).await? {
             return Ok(Next::Leave);
         }
@@ -206,7 +209,7 @@ impl Worker {
                 format!("{} {}", r.method, shown_url(&r.url, step.secret_url))
             }
             (Outgoing::Request(r), _, What::Look(lookup)) => {
-                format!("lookup {} {}", r.method, shown_url(&r.url, lookup.secret_url))
+                format!("{LOOKUP}{} {}", r.method, shown_url(&r.url, lookup.secret_url))
             }
             (Outgoing::Mail(_), mailer, _) => mailer.as_ref().map(Mailer::target).unwrap_or_default(),
         };

@@ -88,7 +88,6 @@ impl Worker {
         seen: Option<&Value>,
     ) -> Result<Option<Next>, StoreError> {
         let attempt = run.attempt;
-        let see = |run: &Run<'_>| seen.cloned().unwrap_or_else(|| run.world(self));
         if step.action.sends_nothing() {
             return self.pauses(run, step, number).await;
         }
@@ -98,6 +97,14 @@ impl Worker {
             run.result = result_of(step, call).or(run.result.take());
             return Ok(None);
         }
+        let all;
+        let world = match seen {
+            Some(world) => world,
+            None => {
+                all = run.world(self);
+                &all
+            }
+        };
         match (&step.lookup, self.doubt(run, step)) {
             (_, None) => {}
             (None, Some((why, since_reset))) if since_reset => {
@@ -105,7 +112,7 @@ impl Worker {
             }
             // A reset is a person's word that it may run again.
             (None, Some(_)) => {}
-            (Some(lookup), Some(_)) => match self.look(run, step, number, lookup, &see(run)).await? {
+            (Some(lookup), Some(_)) => match self.look(run, step, number, lookup, world).await? {
                 Looked::There(call) => {
                     run.succeeded(step, call);
                     return Ok(None);
@@ -114,13 +121,12 @@ impl Worker {
                 Looked::Ended(next) => return Ok(Some(next)),
             },
         }
-        let world = see(run);
-        match holds(step, &world) {
+        match holds(step, world) {
             Ok(true) => {}
             Ok(false) => return Ok(None),
             Err(e) => return Ok(Some(wrong(step, number, &e))),
         }
-        let request = match self.request(step, run.work, &world, attempt) {
+        let request = match self.request(step, run.work, world, attempt) {
             Ok(request) => request,
             Err(e) => return Ok(Some(wrong(step, number, &e))),
         };
@@ -199,20 +205,28 @@ impl Worker {
     /// An effect that is wanted anew is another one to its receivers: under the old key they would answer as before and
     /// do nothing.
     pub(crate) fn key(&self, attempt: &Attempt, step: &Step) -> String {
-        self.gate.store().secret().step_key(attempt.id.id, &step.name, attempt.claim.key_generation)
+        let (secret, generation) = (self.gate.store().secret(), attempt.claim.key_generation);
+        match &step.item {
+            None => secret.step_key(attempt.id.id, &step.name, generation),
+            Some(item) => secret.step_key(attempt.id.id, &format!("{} {item}", step.name), generation),
+        }
     }
 }
 
 /// What was sent under a name that is no longer declared may be what a new name would send again. A reset is a
 /// person's word that it is not.
 fn renamed(flow: &Flow, calls: &[StepCall], resets: u32) -> Option<Call> {
-    let declared = |name: &str| flow.steps.iter().any(|step| [name, step_of(name)].contains(&&*step.name));
+    // A step that is done for each item of a list sends under the names of the items, and never under its own.
+    let is_of = |step: &Step, name: &str| match step.for_each {
+        Some(_) => step_of(name) == step.name && step_of(name) != name,
+        None => name == step.name,
+    };
+    let declared = |name: &str| flow.steps.iter().any(|step| is_of(step, name));
     let sent = |c: &&StepCall| {
         c.outcome != StepOutcome::Failed && c.resets == resets && ![WAIT, REVIEW].contains(&c.target.as_str())
     };
     let gone = calls.iter().filter(sent).find(|c| !declared(&c.step))?;
-    let was_sent = |step: &&Step| calls.iter().any(|c| [&*c.step, step_of(&c.step)].contains(&&*step.name));
-    let new = flow.steps.iter().find(|step| !was_sent(step))?;
+    let new = flow.steps.iter().find(|step| !calls.iter().any(|c| is_of(step, &c.step)))?;
     let note = format!(
         "step `{}` was sent and is not declared any more, and `{}` has not been sent: if it is the same step, give it \
          its old name and reset; if it is another one, look what has happened, then reset",

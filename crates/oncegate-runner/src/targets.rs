@@ -281,9 +281,13 @@ impl State {
         }
         // Addresses come out of templates, so that there may be any number of them.
         while self.lanes.len() >= limits::TARGETS_MAX {
-            let oldest =
-                self.lanes.iter().min_by_key(|(_, known)| known.used_at).map(|(name, _)| name.clone());
-            oldest.and_then(|name| self.lanes.remove(&name));
+            // Whose calls are under way is not forgotten, or their end would be taken for that of others.
+            let quiet = self.lanes.iter().filter(|(_, known)| !known.lane.has_calls());
+            let oldest = quiet.min_by_key(|(_, known)| known.used_at).map(|(name, _)| name.clone());
+            match oldest {
+                Some(name) => self.lanes.remove(&name),
+                None => return,
+            };
         }
     }
 }

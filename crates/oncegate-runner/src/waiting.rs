@@ -80,7 +80,11 @@ impl Worker {
         if begun.iter().any(|call| call.answer.is_some()) {
             return Ok(Ok(Waited::Over));
         }
-        let asked = match begun.last().and_then(|call| call.note.clone()) {
+        let asked = match begun
+            .iter()
+            .rfind(|c| c.outcome == StepOutcome::Succeeded)
+            .and_then(|call| call.note.clone())
+        {
             Some(asked) => asked,
             None => match render::text("review.ask", &review.ask, world) {
                 Ok(asked) => {

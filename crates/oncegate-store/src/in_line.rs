@@ -11,7 +11,7 @@ use crate::StoreError;
 
 /// How long the store keeps what waits its turn from the runner; then it is decided once more whether it must wait.
 /// Whoever goes before it rings the runner at its end; this is for bells that nobody heard, and for the SLA.
-pub(crate) const UNSEEN: Duration = Duration::from_secs(60);
+pub(crate) const UNSEEN: Duration = Duration::from_secs(300);
 
 /// Another claim of the same record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

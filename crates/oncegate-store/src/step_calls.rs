@@ -10,6 +10,14 @@ pub const WAIT: &str = "wait";
 /// The target of a step that asks a person. The first row of it has the question as its note, the second the answer.
 pub const REVIEW: &str = "review";
 
+/// What the target of a look begins with, which is made to see whether a step's effect is there.
+pub const LOOKUP: &str = "lookup ";
+
+/// Whether a call only looked.
+pub fn is_lookup(call: &StepCall) -> bool {
+    call.target.starts_with(LOOKUP)
+}
+
 /// The name under which an item of a step's list is sent: `mail[3]`, counted from 0.
 pub fn item_name(step: &str, index: usize) -> String {
     format!("{step}[{index}]")

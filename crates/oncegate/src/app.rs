@@ -250,20 +250,22 @@ pub fn caller(config: &Config) -> Result<Caller, StartError> {
         }
         for step in declared.flow.iter().flat_map(|flow| &flow.steps) {
             let url = match &step.action {
-                Action::Http(http) => &http.url,
-                Action::Forward(forward) => &forward.url,
-                Action::Message(message) => &message.url,
-                Action::Email(_) | Action::Wait(_) | Action::Review(_) => continue,
+                Action::Http(http) => Some(&http.url),
+                Action::Forward(forward) => Some(&forward.url),
+                Action::Message(message) => Some(&message.url),
+                Action::Email(_) | Action::Wait(_) | Action::Review(_) => None,
             };
+            let looked_at = step.lookup.as_ref().map(|lookup| &lookup.request.url);
             // What a template becomes is known only when it runs.
-            if url.contains("{{") || url.contains("{%") {
-                continue;
+            for url in
+                url.into_iter().chain(looked_at).filter(|url| !url.contains("{{") && !url.contains("{%"))
+            {
+                caller.check_url(url).map_err(|e| StartError::Target {
+                    automation: automation.to_string(),
+                    step: step.name.clone(),
+                    message: e.to_string(),
+                })?;
             }
-            caller.check_url(url).map_err(|e| StartError::Target {
-                automation: automation.to_string(),
-                step: step.name.clone(),
-                message: e.to_string(),
-            })?;
         }
     }
     Ok(caller)

@@ -155,6 +155,11 @@ impl Lane {
             && self.waiting.is_empty()
     }
 
+    /// Whether calls to it are under way.
+    pub fn has_calls(&self) -> bool {
+        !self.sent.is_empty()
+    }
+
     /// Whether `who` waits for it.
     pub fn is_waited_for(&self, who: ClaimRef) -> bool {
         self.waiting.contains_key(&who)

@@ -301,6 +301,7 @@ fn check_effect(before: &Claim, call: &Call, jitter: Jitter, after: &Claim, cell
             assert_eq!(list_of(after, NOW, BOOT), None, "{cell}");
         }
         (Call::Heartbeat, State::Processing(lease)) => {
+            assert_eq!(after.is_in_review(), before.is_in_review(), "only a person ends a question: {cell}");
             assert!(
                 lease.heard_from && lease.expires() >= NOW.lease.after(TTL),
                 "the lease restarts: {cell}"

@@ -118,7 +118,8 @@ fn check_effect(row: Row, before: &Claim, what: &Act, after: &Claim, cell: &str)
         let State::Processing(lease) = &after.state else { panic!("{cell}") };
         let state =
             State::Processing(Lease { deferred_until: Some(NOW.wall), renewed: NOW.lease, ..lease.clone() });
-        assert_eq!(*after, Claim { state, parked: None, ..before.clone() }, "it is due, no more: {cell}");
+        let approved = Claim { state, parked: None, open_since: NOW.wall, ..before.clone() };
+        assert_eq!(*after, approved, "it is due, no more: {cell}");
         let verdict = decide(&facts(Some(after.clone()), BOOT), &ask(owner(after)), &Policy::default(), NOW);
         return assert_eq!(verdict.decision, Decision::Run(RunReason::Resumed), "{cell}");
     }

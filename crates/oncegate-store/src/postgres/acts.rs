@@ -33,7 +33,7 @@ impl Context<'_> {
         }
         self.update(&stored, &writes.claim, &Extra::default(), None, &call.actor).await?;
         if let Some(answer) = act::answer(call, self.now) {
-            self.answered(call.id, &answer).await?;
+            self.answered(call.id, &answer, before.steps_since).await?;
         }
         let line = &writes.line;
         self.history(call.id, line, &call.actor).await?;

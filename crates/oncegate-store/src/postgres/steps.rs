@@ -79,11 +79,13 @@ impl Context<'_> {
     }
 
     /// A person answered what the claim's step asked last: it has succeeded, with that.
-    pub(super) async fn answered(&self, id: ClaimRef, answer: &str) -> Result<(), Fault> {
+    pub(super) async fn answered(&self, id: ClaimRef, answer: &str, since: u32) -> Result<(), Fault> {
         self.execute(
             "INSERT INTO step_calls (workspace_id, claim_id, step, attempt, resets, idempotency_key, target, sent_at, \
              outcome, answer, finished_at) SELECT workspace_id, claim_id, step, attempt, resets, '', target, $4, \
-             'succeeded', $5, $4 FROM step_calls WHERE workspace_id = $1 AND claim_id = $2 AND target = $3 \
+             'succeeded', $5, $4 FROM step_calls q WHERE workspace_id = $1 AND claim_id = $2 AND target = $3 \
+             AND answer IS NULL AND NOT EXISTS (SELECT 1 FROM step_calls a WHERE a.workspace_id = $1 \
+               AND a.claim_id = $2 AND a.target = $3 AND a.step = q.step AND a.answer IS NOT NULL AND a.resets >= $6) \
              ORDER BY id DESC LIMIT 1",
             &[
                 &id.workspace.0,
@@ -91,6 +93,7 @@ impl Context<'_> {
                 &REVIEW,
                 &self.now.wall.as_millis(),
                 &answer.as_bytes(),
+                &i64::from(since),
             ],
         )
         .await?;
@@ -103,8 +106,8 @@ impl Context<'_> {
             .execute(
                 "UPDATE step_calls SET outcome = 'unknown', finished_at = $3, \
                  note = 'the attempt ended before an answer was written down' \
-                 WHERE workspace_id = $1 AND claim_id = $2 AND outcome = 'in_flight'",
-                &[&id.workspace.0, &&id.id.0[..], &self.now.wall.as_millis()],
+                 WHERE workspace_id = $1 AND claim_id = $2 AND outcome = 'in_flight' AND target NOT IN ($4, $5)",
+                &[&id.workspace.0, &&id.id.0[..], &self.now.wall.as_millis(), &WAIT, &REVIEW],
             )
             .await?;
         for _ in 0..given_up {

@@ -33,7 +33,7 @@ impl Context<'_> {
         }
         self.update(&stored, &writes.claim, &Extra::default(), None, &call.actor)?;
         if let Some(answer) = act::answer(call, self.now) {
-            self.answered(stored.row, &answer)?;
+            self.answered(stored.row, &answer, before.steps_since)?;
         }
         let line = &writes.line;
         self.history(stored.row, line, &call.actor)?;

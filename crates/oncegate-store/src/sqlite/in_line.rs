@@ -21,8 +21,8 @@ macro_rules! earlier {
             $record,
             " AND e.record IS NOT NULL AND e.flow = 1 AND e.processing_state <> 'done' AND e.id < ",
             $id,
-            " AND (e.record_hash IS NOT NULL OR (e.due_at IS NOT NULL AND e.processing_state <> 'processing' \
-             AND ea.paused_at IS NULL))"
+            " AND ea.paused_at IS NULL AND (e.record_hash IS NOT NULL \
+             OR (e.due_at IS NOT NULL AND e.processing_state <> 'processing'))"
         )
     };
 }

@@ -76,14 +76,17 @@ impl Context<'_> {
     }
 
     /// A person answered what the claim's step asked last: it has succeeded, with that.
-    pub(super) fn answered(&self, claim_row: i64, answer: &str) -> Result<(), StoreError> {
+    pub(super) fn answered(&self, claim_row: i64, answer: &str, since: u32) -> Result<(), StoreError> {
         self.db
             .prepare_cached(
                 "INSERT INTO step_calls (claim_row, step, attempt, resets, idempotency_key, target, sent_at, outcome, \
                  answer, finished_at) SELECT claim_row, step, attempt, resets, '', target, ?3, 'succeeded', ?4, ?3 \
-                 FROM step_calls WHERE claim_row = ?1 AND target = ?2 ORDER BY id DESC LIMIT 1",
+                 FROM step_calls q WHERE claim_row = ?1 AND target = ?2 AND answer IS NULL AND NOT EXISTS ( \
+                   SELECT 1 FROM step_calls a WHERE a.claim_row = ?1 AND a.target = ?2 AND a.step = q.step \
+                   AND a.answer IS NOT NULL AND a.resets >= ?5) \
+                 ORDER BY id DESC LIMIT 1",
             )?
-            .execute(params![claim_row, REVIEW, self.now.wall.as_millis(), answer.as_bytes()])?;
+            .execute(params![claim_row, REVIEW, self.now.wall.as_millis(), answer.as_bytes(), since])?;
         Ok(())
     }
 
@@ -94,9 +97,9 @@ impl Context<'_> {
             .prepare_cached(
                 "UPDATE step_calls SET outcome = 'unknown', finished_at = ?2, \
                  note = 'the attempt ended before an answer was written down' \
-                 WHERE claim_row = ?1 AND outcome = 'in_flight'",
+                 WHERE claim_row = ?1 AND outcome = 'in_flight' AND target NOT IN (?3, ?4)",
             )?
-            .execute(params![claim_row, self.now.wall.as_millis()])?;
+            .execute(params![claim_row, self.now.wall.as_millis(), WAIT, REVIEW])?;
         for _ in 0..given_up {
             self.journal.note(Happened::StepEnded("unknown"));
         }

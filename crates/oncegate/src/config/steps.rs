@@ -261,7 +261,7 @@ fn one(step: &StepFile, sees: Sees<'_>, around: Around<'_>, at: At<'_>) -> Resul
         (None, _) => true,
     };
     let name = step.name.value.clone();
-    Ok(Step { name, action, when, for_each, lookup, repeat, timeout, secret_url })
+    Ok(Step { name, action, when, for_each, item: None, lookup, repeat, timeout, secret_url })
 }
 
 /// Refuses a flow that waits longer than its effect may take.

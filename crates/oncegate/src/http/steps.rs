@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 /// What a claim waits for that nobody works on at present.
 pub(super) fn waits_for(claim: &Claim, history: &[HistoryRow]) -> Option<String> {
     let deferred = matches!(&claim.state, State::Processing(lease) if lease.deferred_until.is_some());
-    let last = history.iter().rev().find(|row| ["defer", "review"].contains(&row.kind.as_str()));
+    let last = history.iter().rev().find(|row| ["defer", "review", "approve"].contains(&row.kind.as_str()));
     let last = last.filter(|_| deferred);
-    last.and_then(|row| row.note.clone())
+    last.filter(|row| row.kind != "approve").and_then(|row| row.note.clone())
 }
 
 /// Every declared step in its order: what was declared but not started is part of the story of an error.

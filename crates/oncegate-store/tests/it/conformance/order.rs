@@ -104,6 +104,15 @@ async fn what_is_parked_paused_dismissed_or_a_callers_is_waited_for_by_nobody() 
         bench.live(MINUTE).await;
         assert_eq!(bench.answer(runner(other, bench.boot())).await, "run resumed");
 
+        // One that holds the record of a paused automation, and that nobody will take up, is believed for its TTL.
+        let dead = bench.ask(caller("g").of("paused").queued().on("crm:4")).await.id;
+        let behind = bench.ask(caller("h").queued().on("crm:4")).await.id;
+        bench.ask(runner(dead, bench.boot())).await;
+        bench.set_paused(WS, automation("paused"), true, "crm is down".into(), "mia".into()).await.unwrap();
+        assert_eq!(bench.answer(runner(behind, bench.boot())).await, "stop record_busy");
+        bench.live(TTL + SECOND).await;
+        assert_eq!(bench.answer(runner(behind, bench.boot())).await, "run first");
+
         // A caller comes when it comes: a stop would need a person to replay it.
         let _first = bench.ask(caller("e").queued().on("crm:3")).await;
         assert_eq!(bench.answer(caller("f").on("crm:3")).await, "run first");

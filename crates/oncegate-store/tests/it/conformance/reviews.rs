@@ -102,3 +102,51 @@ async fn only_a_question_is_answered_and_nobody_need_be_named_to_reset_one() {
         assert!(matches!(bench.person(asked, again).await, Acted::Written(_)));
     }
 }
+
+#[tokio::test]
+async fn a_heartbeat_does_not_end_a_question_and_an_answer_is_for_the_step_that_asks() {
+    for bench in benches().await {
+        let (id, token) = ask(&bench, "a").await;
+        assert_eq!(bench.say(&token, Call::Heartbeat).await, Answer::Accepted);
+        assert_eq!(
+            bench.seen(id).await.inbox,
+            Some(InboxList::Parked),
+            "whoever was handed the token may show it"
+        );
+        assert!(matches!(bench.person(id, Act::Approve).await, Acted::Written(_)));
+        // A second question, asked after the first was answered; then, by a reset, the first is asked no more.
+        let token = bench.ask(runner(id, bench.boot())).await.token.unwrap();
+        let (_, fence) = bench.secret().read_token(token.expose()).unwrap();
+        let begin = |step: &str| StepBegin {
+            id,
+            fence,
+            step: step.to_owned(),
+            idempotency_key: String::new(),
+            target: REVIEW.to_owned(),
+        };
+        let call = bench.begin_step(begin("second")).await.unwrap().unwrap();
+        let (outcome, status, answer, note) =
+            (StepOutcome::Succeeded, None, None, Some("and now?".to_owned()));
+        bench.end_step(StepEnd { id, fence, call, outcome, status, answer, note }).await.unwrap();
+        // The process dies between a row and its end: nothing was sent, so nothing is unknown.
+        bench.begin_step(begin("third")).await.unwrap().unwrap();
+        bench.say(&token, Call::HandBack).await;
+        let token = bench.ask(runner(id, bench.boot())).await.token.unwrap();
+        assert!(
+            bench.seen(id).await.claim.progress.is_clean() || !bench.seen(id).await.claim.progress.unknown
+        );
+        bench.say(&token, Call::Review { note: "and now?".into() }).await;
+        bench.clock.advance(DAY);
+        bench.person(id, Act::Approve).await;
+        let work = bench.work(id).await.unwrap().unwrap();
+        let answered: Vec<&str> =
+            work.steps.iter().filter(|c| c.answer.is_some()).map(|c| c.step.as_str()).collect();
+        assert_eq!(answered[0], "check");
+        assert!(["second", "third"].contains(&answered[1]) && answered.len() == 2, "{answered:?}");
+        assert_eq!(
+            bench.seen(id).await.claim.open_since,
+            bench.now().wall,
+            "machines have their whole time now"
+        );
+    }
+}

@@ -250,3 +250,73 @@ async fn c52_only_the_rows_that_were_locked_are_sent_again_and_soon() {
     assert_eq!(sent, [1, 1, 1, 2, 1, 1, 1, 2, 1, 1]);
     assert_eq!(done["retries_used"], 1);
 }
+
+#[tokio::test]
+async fn an_item_is_looked_for_like_any_other_and_a_look_is_no_refusal() {
+    let receiver = Receiver::start().await;
+    let steps = "
+      - name: create
+        for_each: '{{ payload.rows }}'
+        http: { url: '$RECEIVER/create/{{ item }}' }
+        lookup: { url: '$RECEIVER/find/{{ item }}', found: '{{ response.status == 200 }}', settle: 5m }";
+    let gate = Setup::new(&yaml(steps), &receiver).start().await;
+    receiver.script("/create/a", [Reply::status(500)]);
+    receiver.script("/create/b", [Reply::status(500), Reply::status(200)]);
+    receiver.script("/find/a", [Reply::status(200)]);
+    // Not there yet, may not look, not there.
+    receiver.script("/find/b", [Reply::status(404), Reply::status(404), Reply::status(404)]);
+    gate.api.order(&json!({ "order": "o_1", "rows": ["a", "b", "c"] })).await.ok();
+    state(&gate, "o_1", "error").await;
+    for _ in 0..8 {
+        gate.advance(mins(1)).await;
+    }
+    let done = state(&gate, "o_1", "done").await;
+    let sent = ["a", "b", "c"].map(|row| receiver.to(&format!("/create/{row}")).len());
+    assert_eq!(sent, [1, 2, 1], "{done}");
+}
+
+#[tokio::test]
+async fn a_list_or_a_step_that_was_edited_under_a_claim_goes_to_a_person_before_anything_is_sent() {
+    let list = "
+      - name: mail
+        for_each: '{{ payload.to }}'
+        http: { url: '$RECEIVER/{{ item.name }}' }
+        repeat: by_key";
+    let plain = "
+      - { name: mail, http: { url: '$RECEIVER/a' }, repeat: by_key }
+      - { name: last, http: { url: '$RECEIVER/last' }, repeat: by_key }";
+    let shorter = list.replace("payload.to }}", r#"payload.to | rejectattr("name", "eq", "b") | list }}"#);
+    let gone = "is not declared any more";
+    for (before, after, told) in [
+        (list, shorter.as_str(), "`mail[1]` is another item than the one that was sent"),
+        (list, plain, gone),
+        (plain, list, gone),
+    ] {
+        let receiver = Receiver::start().await;
+        let mut gate = Setup::new(&yaml(before), &receiver).start().await;
+        for path in ["/d", "/last"] {
+            receiver.script(path, [Reply::status(425), Reply::status(200)]);
+        }
+        gate.api.order(&json!({ "order": "o_1", "to": to(&["a", "b", "c", "d"]) })).await.ok();
+        state(&gate, "o_1", "error").await;
+        let sent = receiver.requests().len();
+        let (before, after) = (yaml(before), yaml(after));
+        let url = receiver.url();
+        gate.restart_with(|now| {
+            let (before, after) = (before.replace("$RECEIVER", &url), after.replace("$RECEIVER", &url));
+            assert!(now.contains(&before), "{now}");
+            now.replace(&before, &after)
+        })
+        .await;
+        gate.advance(secs(60)).await;
+        let claim = eventually("a person is asked", async || {
+            gate.api
+                .find("welcome", "o_1")
+                .await
+                .filter(|c| c["due_at"].is_null() && c["processing_state"] == "error")
+        })
+        .await;
+        assert!(claim["note"].as_str().unwrap().contains(told), "{claim}");
+        assert_eq!(receiver.requests().len(), sent, "nothing is sent before somebody has looked");
+    }
+}
