@@ -207,8 +207,14 @@ pub const NUDGE_TIME_MAX: Duration = Duration::from_secs(30);
 pub const NUDGES_AT_WORK_MAX: usize = 8;
 /// Claims above one another: a run that calls a run that calls a run. Deeper ones look like a loop.
 pub const PARENTS_MAX: usize = 8;
-/// How long an event of another environment is kept since it came last: nobody waits for its effect.
-pub const OTHER_ENVIRONMENT_KEPT_FOR: Duration = Duration::from_secs(30 * 24 * 3600);
+/// How long an event that was set aside at the door is kept since it came last: nobody waits for its effect.
+pub const SET_ASIDE_KEPT_FOR: Duration = Duration::from_secs(30 * 24 * 3600);
+/// Most events of one sender that a source may let run within its time: the time of each is remembered.
+pub const SENDER_RUNS_MAX: u32 = 1_000;
+/// The part of a mail's header that is looked at, in bytes, for whether a person wrote it: relays refuse larger ones.
+pub const MAIL_HEADER_BYTES_MAX: usize = 256 * 1024;
+/// The fields of a mail's header that are looked at for that.
+pub const MAIL_FIELDS_MAX: usize = 2_000;
 /// How long a write may take for the gate to be called ready: well below what balancers wait for an answer (2 to 5 s).
 pub const READY_WRITE_MAX: Duration = Duration::from_secs(2);
 /// How long `/readyz` believes its last look: however many ask, the disk is asked once in this time.

@@ -26,11 +26,13 @@ pub enum NoticeKind {
     MissedSlots,
     /// Slots of a schedule did not run, because the run before was not over.
     SkippedSlots,
+    /// Events of one sender are set aside, because too many came in a short time.
+    SenderLimit,
 }
 
 impl NoticeKind {
     /// Every kind.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::NewAutomation,
         Self::ConstantRunId,
         Self::CallersNeverCallDone,
@@ -38,6 +40,7 @@ impl NoticeKind {
         Self::NoRunner,
         Self::MissedSlots,
         Self::SkippedSlots,
+        Self::SenderLimit,
     ];
 
     /// The word stored and shown.
@@ -50,6 +53,16 @@ impl NoticeKind {
             Self::NoRunner => "no_runner",
             Self::MissedSlots => "missed_slots",
             Self::SkippedSlots => "skipped_slots",
+            Self::SenderLimit => "sender_limit",
+        }
+    }
+
+    /// For how long it must not have happened to be told anew after a person dismissed it.
+    pub const fn is_over_after(self) -> Duration {
+        match self {
+            // Told when it begins, and perhaps of another sender.
+            Self::SenderLimit => Duration::ZERO,
+            _ => limits::NOTICE_IS_OVER_AFTER,
         }
     }
 

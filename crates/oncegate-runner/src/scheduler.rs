@@ -88,7 +88,8 @@ impl Scheduled {
             json: payload.to_string(),
             of_batch: true,
             record,
-            other_environment: None,
+            aside: None,
+            sender: None,
             dated: Some(slot.instant),
         }
     }

@@ -5,6 +5,7 @@ use oncegate_core::fingerprint::Fingerprint;
 use oncegate_core::identity::{IdentityPrint, Likeness};
 use oncegate_core::key::{AutomationName, ClaimRef, IdempotencyKey, RecordName, Workspace};
 use oncegate_core::time::Timestamp;
+use oncegate_core::webhook::{Aside, Sender, SetAside};
 
 /// A verified request of a webhook source, with its events.
 #[derive(Clone, Debug)]
@@ -65,8 +66,10 @@ pub struct AdmitEvent {
     pub of_batch: bool,
     /// The record it touches.
     pub record: Option<RecordName>,
-    /// Why it is of another environment than its source: then it takes no key, and is kept for a person.
-    pub other_environment: Option<String>,
+    /// Why a guard at the door sets it aside: then it takes no key, and is kept for a person.
+    pub aside: Option<SetAside>,
+    /// Who sent it, if its source lets only so many of one sender run.
+    pub sender: Option<Sender>,
     /// When it happened, if it says.
     pub dated: Option<Timestamp>,
 }
@@ -86,8 +89,10 @@ pub enum Admitted {
         /// Why.
         reason: StopReason,
     },
-    /// Kept with its body; it is of another environment than its source.
-    OtherEnvironment {
+    /// Kept with its body; a guard at the door set it aside.
+    SetAside {
+        /// Which one.
+        kind: Aside,
         /// Where to find it.
         delivery: i64,
     },
@@ -148,7 +153,7 @@ pub struct DeliveryRow {
     pub last_at: Timestamp,
     /// What named this sending of it; of equal requests the first.
     pub delivery_id: Option<String>,
-    /// `accepted`, `duplicate`, `mismatch`, `rejected`, `other_environment`, `unverified`, `released`.
+    /// `accepted`, `duplicate`, `mismatch`, `rejected`, `unverified`, `released`, or why it was set aside ([`Aside`]).
     pub verdict: String,
     /// Why.
     pub reason: Option<String>,

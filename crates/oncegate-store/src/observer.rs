@@ -32,8 +32,8 @@ pub enum Happened {
     },
     /// A person acted on a claim: `reset`, `mark_error`, `mark_done`, `dismiss`.
     Acted(&'static str),
-    /// An event or a request arrived: `accepted`, `duplicate`, `mismatch`, `rejected`,
-    /// `other_environment`, `unverified`.
+    /// An event or a request arrived: `accepted`, `duplicate`, `mismatch`, `rejected`, `unverified`, or why it was
+    /// set aside.
     Delivered(&'static str),
     /// A step's call ended: `succeeded`, `failed` or `unknown`.
     StepEnded(&'static str),
@@ -96,8 +96,8 @@ impl Journal {
 
 /// How a decision counts; `None` if it does not.
 ///
-/// As in the claim's history: a delivery for what waits already is a stop, and the runner asking again whether its own
-/// work may start is no refusal of anybody. A call that waits counts when it begins to wait and when that ends in
+/// As in the claim's history: a delivery for what waits already is a stop, and the runner asking again whether its
+/// own work may start is no refusal of anybody. A call that waits counts when it begins to wait and when that ends in
 /// something else, not for every look in between.
 pub(crate) fn decided(call: &ClaimCall, decision: &Decision, changed: bool) -> Option<Happened> {
     let asked_by = match &call.request.start {

@@ -26,7 +26,7 @@ impl EmailFolding {
     ///
     /// # Errors
     /// It is none, or has blanks inside: whoever mends it decides what was meant.
-    pub(super) fn fold(&self, address: &str) -> Result<String, Unfit> {
+    pub(crate) fn fold(&self, address: &str) -> Result<String, Unfit> {
         if address.chars().any(is_invisible) {
             return Err(Unfit::NotEmail("there is a blank or an invisible character inside"));
         }

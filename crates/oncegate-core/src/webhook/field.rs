@@ -1,5 +1,6 @@
 //! Where a key field stands in a request, and why a request may have no identity.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
@@ -157,6 +158,14 @@ impl FieldPath {
                 values.all(|other| other == first).then(|| first.trim().to_owned())
             }
             Place::Body(names) => as_text(walk(payload, names)?),
+        }
+    }
+
+    /// What stands there, whatever it is; of a header that came more than once the first.
+    pub(super) fn value<'a>(&self, headers: &'a Headers, payload: &'a Value) -> Option<Cow<'a, Value>> {
+        match &self.0 {
+            Place::Header(name) => headers.get(name).map(|text| Cow::Owned(text.into())),
+            Place::Body(names) => walk(payload, names).map(Cow::Borrowed),
         }
     }
 

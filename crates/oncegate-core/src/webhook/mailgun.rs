@@ -14,6 +14,7 @@ use super::FieldPath;
 use super::Request;
 use super::body::{Body, is_form};
 use super::default_key::{DefaultKey, path};
+use super::machine_mail::MailPlaces;
 use super::multipart::{self, is_multipart};
 use super::rules::{DefaultRepeat, Rules, Signature, seconds, text};
 use super::signature::{Algorithm, Encoding, SIGNATURE_HEADER_BYTES_MAX, SignatureError, any_fits};
@@ -57,6 +58,20 @@ impl Rules for Mailgun {
     fn repeat(&self) -> Option<DefaultRepeat> {
         let fields = vec![KeyField::from(path("signature.token"))];
         Some(DefaultRepeat::Always(Repeat { fields, within: Duration::from_secs(TOLERANCE_S * 2) }))
+    }
+
+    /// Of what routes forward (documentation.mailgun.com, "Receiving Messages via HTTP through a forward() action").
+    fn mail(&self) -> Option<MailPlaces> {
+        Some(MailPlaces {
+            headers: Some(path("message-headers")),
+            from: Some(path("from")),
+            envelope_from: Some(path("sender")),
+        })
+    }
+
+    /// What tells of a mail that was sent names its event, and may hold that mail's headers.
+    fn is_mail(&self, payload: &Value) -> bool {
+        payload.get("event-data").is_none() && payload.get("event").is_none()
     }
 
     fn event_type(&self, _req: &Request<'_>, payload: &Value) -> Option<String> {

@@ -4,6 +4,7 @@
 //! over the raw body, before anything is parsed. One file per provider: a new one is a file that implements
 //! `Rules`, its `mod` line, and its line in the `registry!` below. Facts on providers: `webhooks/README.md`.
 
+mod aside;
 mod body;
 mod calendly;
 mod contact_form_7;
@@ -19,6 +20,7 @@ mod hmac;
 mod hubspot;
 mod jotform;
 mod linkedin;
+mod machine_mail;
 mod mailgun;
 mod make;
 mod meta;
@@ -28,6 +30,7 @@ mod reading;
 mod request;
 mod rules;
 mod salesforce;
+mod sender;
 mod sendgrid;
 mod sendgrid_inbound;
 mod shopify;
@@ -48,12 +51,15 @@ mod zapier;
 
 use std::fmt;
 
+pub use self::aside::{Aside, SetAside};
 pub use self::environment::{EventEnvironment, as_text};
 pub use self::field::{FieldPath, FieldPathError, NoIdentity};
 pub use self::hmac::{HmacScheme, HmacSchemeError};
+pub use self::machine_mail::{MachineMail, MailPlaces};
 pub use self::reading::{Batch, Event, EventRules, Explained, FieldSeen, Reading};
 pub use self::request::{Headers, Request};
 pub use self::rules::Answer;
+pub use self::sender::{Sender, SenderCount, SenderLimit};
 pub use self::signature::{
     Algorithm, Encoding, SIGNATURE_HEADER_BYTES_MAX, SIGNATURES_MAX, SecretError, SignatureError,
 };

@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::body::Body;
 use super::default_key::DefaultKey;
 use super::field::FieldPath;
+use super::machine_mail::MailPlaces;
 use super::request::Request;
 use super::signature::{BodySignature, SecretError, SignatureError};
 use super::timed::Elements;
@@ -141,6 +142,16 @@ pub(super) trait Rules {
     /// shows.
     fn delivery_id(&self, _req: &Request<'_>) -> Option<FieldPath> {
         None
+    }
+
+    /// Where its events say what mail they are, for a provider of mails that came in.
+    fn mail(&self) -> Option<MailPlaces> {
+        None
+    }
+
+    /// Whether this event of such a provider is a mail that came in.
+    fn is_mail(&self, _payload: &Value) -> bool {
+        true
     }
 
     /// Fields of the body that may change between two deliveries of one event. Changing a provider's list

@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use super::Request;
 use super::default_key::{DefaultKey, KeyPart, path};
+use super::machine_mail::{MailPlaces, fields};
 use super::rules::{Rules, Signature};
 
 pub(super) struct SendgridInbound;
@@ -25,6 +26,14 @@ impl Rules for SendgridInbound {
         let to = KeyPart::Read { at: path("envelope.to"), value: recipients(payload).map(Value::String) };
         Some(DefaultKey::from(vec![to, message]))
     }
+
+    fn mail(&self) -> Option<MailPlaces> {
+        Some(MailPlaces {
+            headers: Some(path("headers")),
+            from: Some(path("from")),
+            envelope_from: Some(path("envelope")),
+        })
+    }
 }
 
 fn recipients(payload: &Value) -> Option<String> {
@@ -38,16 +47,10 @@ fn recipients(payload: &Value) -> Option<String> {
     Some(all.join(","))
 }
 
-/// The value of `Message-ID` among a mail's header lines; a value may go on in the next line (RFC 5322 §2.2.3).
+/// The value of `Message-ID` among a mail's header lines.
 fn message_id(headers: &str) -> Option<String> {
-    let mut lines = headers.lines();
-    let first = lines.by_ref().filter(|line| !line.starts_with([' ', '\t'])).find_map(|line| {
-        let (name, value) = line.split_once(':')?;
-        name.trim().eq_ignore_ascii_case("message-id").then_some(value)
-    })?;
-    let folded = lines.take_while(|line| line.starts_with([' ', '\t']));
-    let value: String = std::iter::once(first).chain(folded).collect();
-    Some(value.trim().to_owned())
+    let id = fields(headers).find(|(name, _)| name.eq_ignore_ascii_case("message-id"));
+    id.map(|(_, value)| value)
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use oncegate_core::decide::{Decision, Request, Start, StopReason};
 use oncegate_core::finish;
 use oncegate_core::key::{self, AutomationName, ClaimRef, Workspace};
 use oncegate_core::limits;
+use oncegate_core::webhook::Aside;
 use tokio_postgres::Row;
 
 use super::connection::Connection;
@@ -74,10 +75,8 @@ impl Context<'_> {
 
     async fn admit_event(&self, arrival: &Arrival<'_>) -> Result<Admitted, Fault> {
         let Arrival { call, event, .. } = arrival;
-        if let Some(why) = &event.other_environment {
-            self.journal.note(Happened::Delivered("other_environment"));
-            let delivery = self.keep_rejected(arrival, &finish::cut(why), Some("other_environment")).await?;
-            return Ok(Admitted::OtherEnvironment { delivery });
+        if let Some(aside) = &event.aside {
+            return self.set_aside(arrival, aside.kind, &aside.why).await;
         }
         let key = match &event.identity {
             Ok(key) => key.clone(),
@@ -86,6 +85,13 @@ impl Context<'_> {
                 let delivery = self.keep_rejected(arrival, &finish::cut(why), None).await?;
                 return Ok(Admitted::Rejected { delivery });
             }
+        };
+        let count = match &event.sender {
+            None => None,
+            Some(sender) => match self.sender_count(call, sender, &key).await? {
+                Some(count) => Some((sender, count)),
+                None => return self.set_aside(arrival, Aside::Sender, &sender.why()).await,
+            },
         };
         let claimed = self
             .claim(&ClaimCall {
@@ -118,6 +124,9 @@ impl Context<'_> {
                     true => {
                         self.journal.note(Happened::Delivered("accepted"));
                         self.note_arrival((call, event), "accepted", None, id).await?;
+                        if let Some((sender, count)) = count {
+                            self.sender_ran(call, sender, count).await?;
+                        }
                         Ok(Admitted::Accepted { id })
                     }
                     false => {
@@ -140,6 +149,12 @@ impl Context<'_> {
                 Ok(Admitted::Stopped { id, reason })
             }
         }
+    }
+
+    async fn set_aside(&self, arrival: &Arrival<'_>, kind: Aside, why: &str) -> Result<Admitted, Fault> {
+        self.journal.note(Happened::Delivered(kind.as_str()));
+        let delivery = self.keep_rejected(arrival, &finish::cut(why), Some(kind)).await?;
+        Ok(Admitted::SetAside { kind, delivery })
     }
 
     /// The claim counts every one of them as a stop; so that a replayed request cannot fill the disk, only the first
@@ -197,7 +212,7 @@ impl Context<'_> {
         &self,
         arrival: &Arrival<'_>,
         reason: &str,
-        parked: Option<&str>,
+        aside: Option<Aside>,
     ) -> Result<i64, Fault> {
         let call = arrival.call;
         let reason = storable(reason);
@@ -212,7 +227,7 @@ impl Context<'_> {
             Some(row) => Ok(row.get(0)),
             None => {
                 self.open_workspace(call.workspace).await?;
-                self.keep_body(arrival, "rejected", (&reason, parked), None).await
+                self.keep_body(arrival, "rejected", (&reason, aside), None).await
             }
         }
     }
@@ -247,7 +262,7 @@ impl Context<'_> {
         &self,
         arrival: &Arrival<'_>,
         verdict: &str,
-        (reason, parked): (&str, Option<&str>),
+        (reason, aside): (&str, Option<Aside>),
         claim: Option<ClaimRef>,
     ) -> Result<i64, Fault> {
         let call = arrival.call;
@@ -269,7 +284,7 @@ impl Context<'_> {
                     &arrival.hash(),
                     &storable(&call.headers),
                     &arrival.body(),
-                    &parked,
+                    &aside.map(Aside::as_str),
                     &arrival.event.delivery_id.as_deref().map(storable),
                 ],
             )

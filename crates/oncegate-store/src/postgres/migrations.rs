@@ -7,12 +7,13 @@ use super::error::Fault;
 use crate::StoreError;
 
 /// Each step in turn; a released one is never changed.
-pub(super) const STEPS: [&str; 5] = [
+pub(super) const STEPS: [&str; 6] = [
     include_str!("../../migrations/postgres/0001_store.sql"),
     include_str!("../../migrations/postgres/0002_order.sql"),
     include_str!("../../migrations/postgres/0003_review.sql"),
     include_str!("../../migrations/postgres/0004_fair.sql"),
     include_str!("../../migrations/postgres/0005_positions.sql"),
+    include_str!("../../migrations/postgres/0006_set_aside.sql"),
 ];
 
 /// The oldest server that is known to do all that is asked of it (`server_version_num`).

@@ -43,6 +43,7 @@ mod repeats;
 mod requests;
 mod row;
 mod search;
+mod senders;
 mod shared;
 mod steps;
 mod store;

@@ -56,7 +56,7 @@ impl Context<'_> {
         subject: &str,
         detail: &str,
     ) -> Result<(), Fault> {
-        let over = self.now.wall.before(limits::NOTICE_IS_OVER_AFTER).as_millis();
+        let over = self.now.wall.before(kind.is_over_after()).as_millis();
         let written = self
             .query_one(
                 "INSERT INTO notices AS n (workspace_id, kind, subject, detail, first_at, last_at) \

@@ -244,6 +244,10 @@ impl Context<'_> {
     }
 
     async fn forget_delivery(&self, workspace: Workspace, id: i64) -> Result<Forgotten, Fault> {
+        // What was told of its sender names somebody, too.
+        let told = "DELETE FROM notices WHERE workspace_id = $1 AND kind = 'sender_limit' AND subject = \
+            (SELECT automation FROM deliveries WHERE workspace_id = $1 AND id = $2 AND parked = 'sender')";
+        self.execute(told, &[&workspace.0, &id]).await?;
         let gone = self
             .execute("DELETE FROM deliveries WHERE workspace_id = $1 AND id = $2", &[&workspace.0, &id])
             .await?;

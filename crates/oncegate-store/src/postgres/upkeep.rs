@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use oncegate_core::key::Workspace;
 use oncegate_core::limits;
+use oncegate_core::policy::LoopLimit;
 
 use super::context::{Context, read, transact};
 use super::error::Fault;
@@ -67,7 +68,7 @@ struct ByDate {
     kept_for: Duration,
 }
 
-const REAPED: [ByDate; 7] = [
+const REAPED: [ByDate; 9] = [
     ByDate {
         kind: "undos",
         sql: "UPDATE bulk_rows SET before = NULL WHERE workspace_id = $1 AND (bulk_id, position) IN \
@@ -118,12 +119,27 @@ const REAPED: [ByDate; 7] = [
         kept_for: limits::RELEASED_BODY_KEPT_FOR,
     },
     ByDate {
-        kind: "other_environment",
+        kind: "set_aside",
         sql: "DELETE FROM deliveries WHERE workspace_id = $1 AND verdict = 'rejected' AND last_at < $2 AND id IN \
               (SELECT id FROM deliveries WHERE workspace_id = $1 AND parked IS NOT NULL AND verdict = 'rejected' \
               AND last_at < $2 LIMIT $3)",
         any: "deliveries WHERE workspace_id = $1 AND parked IS NOT NULL AND verdict = 'rejected' AND last_at < @",
-        kept_for: limits::OTHER_ENVIRONMENT_KEPT_FOR,
+        kept_for: limits::SET_ASIDE_KEPT_FOR,
+    },
+    ByDate {
+        kind: "senders",
+        sql: "DELETE FROM senders WHERE workspace_id = $1 AND at < $2 AND sender_hash IN \
+              (SELECT sender_hash FROM senders WHERE workspace_id = $1 AND at < $2 LIMIT $3)",
+        any: "senders WHERE workspace_id = $1 AND at < @",
+        kept_for: LoopLimit::WITHIN_MAX,
+    },
+    // It names somebody, so it goes with what it tells of.
+    ByDate {
+        kind: "sender_notices",
+        sql: "DELETE FROM notices WHERE workspace_id = $1 AND kind = 'sender_limit' AND last_at < $2 AND id IN \
+              (SELECT id FROM notices WHERE workspace_id = $1 AND kind = 'sender_limit' AND last_at < $2 LIMIT $3)",
+        any: "notices WHERE workspace_id = $1 AND kind = 'sender_limit' AND last_at < @",
+        kept_for: limits::SET_ASIDE_KEPT_FOR,
     },
 ];
 

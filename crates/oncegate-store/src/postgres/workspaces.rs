@@ -26,7 +26,7 @@ const LOOKED_AFTER_FOR: Duration = Duration::from_secs(3_600);
 
 /// What goes with a workspace, and by which columns beside it a row is known. `automations` go last of all, because
 /// claims are read with theirs; `audit` stays: who did what outlives what it was done to.
-const GO: [(&str, &str); 14] = [
+const GO: [(&str, &str); 15] = [
     ("api_tokens", "id"),
     ("api_requests", "idempotency_key"),
     ("bulk_acts", "id"),
@@ -35,6 +35,7 @@ const GO: [(&str, &str); 14] = [
     ("deliveries", "id"),
     ("notices", "id"),
     ("source_positions", "source"),
+    ("senders", "sender_hash"),
     ("claims", "claim_id"),
     ("payloads", "claim_id"),
     ("history", "claim_id, id"),

@@ -6,6 +6,7 @@ use oncegate_core::decide::{Decision, Request, Start, StopReason};
 use oncegate_core::finish;
 use oncegate_core::key::{self, AutomationName, ClaimRef, Workspace};
 use oncegate_core::limits;
+use oncegate_core::webhook::Aside;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::row::ts;
@@ -73,10 +74,8 @@ impl Context<'_> {
 
     fn admit_event(&self, arrival: &Arrival<'_>) -> Result<Admitted, StoreError> {
         let Arrival { call, event, .. } = arrival;
-        if let Some(why) = &event.other_environment {
-            self.journal.note(Happened::Delivered("other_environment"));
-            let delivery = self.keep_rejected(arrival, &finish::cut(why), Some("other_environment"))?;
-            return Ok(Admitted::OtherEnvironment { delivery });
+        if let Some(aside) = &event.aside {
+            return self.set_aside(arrival, aside.kind, &aside.why);
         }
         let key = match &event.identity {
             Ok(key) => key.clone(),
@@ -85,6 +84,13 @@ impl Context<'_> {
                 let delivery = self.keep_rejected(arrival, &finish::cut(why), None)?;
                 return Ok(Admitted::Rejected { delivery });
             }
+        };
+        let count = match &event.sender {
+            None => None,
+            Some(sender) => match self.sender_count(call, sender, &key)? {
+                Some(count) => Some((sender, count)),
+                None => return self.set_aside(arrival, Aside::Sender, &sender.why()),
+            },
         };
         let claimed = self.claim(&ClaimCall {
             target: Target::Key { workspace: call.workspace, automation: call.automation.clone(), key },
@@ -115,6 +121,9 @@ impl Context<'_> {
                     true => {
                         self.journal.note(Happened::Delivered("accepted"));
                         self.note_arrival((call, event), "accepted", None, id)?;
+                        if let Some((sender, count)) = count {
+                            self.sender_ran(call, sender, count)?;
+                        }
                         Ok(Admitted::Accepted { id })
                     }
                     false => {
@@ -137,6 +146,12 @@ impl Context<'_> {
                 Ok(Admitted::Stopped { id, reason })
             }
         }
+    }
+
+    fn set_aside(&self, arrival: &Arrival<'_>, kind: Aside, why: &str) -> Result<Admitted, StoreError> {
+        self.journal.note(Happened::Delivered(kind.as_str()));
+        let delivery = self.keep_rejected(arrival, &finish::cut(why), Some(kind))?;
+        Ok(Admitted::SetAside { kind, delivery })
     }
 
     /// The claim counts every one of them as a stop; so that a replayed request cannot fill the disk, only the first
@@ -189,7 +204,7 @@ impl Context<'_> {
         &self,
         arrival: &Arrival<'_>,
         reason: &str,
-        parked: Option<&str>,
+        aside: Option<Aside>,
     ) -> Result<i64, StoreError> {
         let call = arrival.call;
         let known = self
@@ -205,7 +220,7 @@ impl Context<'_> {
             .optional()?;
         match known {
             Some(id) => Ok(id),
-            None => self.keep_body(arrival, "rejected", (reason, parked), None),
+            None => self.keep_body(arrival, "rejected", (reason, aside), None),
         }
     }
 
@@ -235,7 +250,7 @@ impl Context<'_> {
         &self,
         arrival: &Arrival<'_>,
         verdict: &str,
-        (reason, parked): (&str, Option<&str>),
+        (reason, aside): (&str, Option<Aside>),
         claim: Option<ClaimRef>,
     ) -> Result<i64, StoreError> {
         let call = arrival.call;
@@ -256,7 +271,7 @@ impl Context<'_> {
                 arrival.hash(),
                 call.headers,
                 arrival.body(),
-                parked,
+                aside.map(Aside::as_str),
                 arrival.event.delivery_id,
             ])?;
         Ok(self.db.last_insert_rowid())

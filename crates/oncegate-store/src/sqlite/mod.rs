@@ -42,6 +42,7 @@ mod room;
 mod row;
 mod schema_meta;
 mod search;
+mod senders;
 mod steps;
 mod stops;
 mod store;

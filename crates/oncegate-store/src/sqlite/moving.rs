@@ -41,7 +41,7 @@ const fn of_claim(name: &'static str) -> Table {
 }
 
 /// Everything but `meta`, of which each value is carried for itself.
-static TABLES: [Table; 17] = [
+static TABLES: [Table; 18] = [
     Table {
         rows: "WHERE t.id = ?1",
         // The database has not been set back yet; what is still to be cleared away is cleared away there.
@@ -79,6 +79,7 @@ static TABLES: [Table; 17] = [
     },
     plain("notices"),
     plain("source_positions"),
+    plain("senders"),
     Table {
         name: "declared",
         source: "meta",

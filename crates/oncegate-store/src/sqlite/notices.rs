@@ -60,7 +60,7 @@ impl Context<'_> {
         subject: &str,
         detail: &str,
     ) -> Result<(), StoreError> {
-        let over = self.now.wall.before(limits::NOTICE_IS_OVER_AFTER).as_millis();
+        let over = self.now.wall.before(kind.is_over_after()).as_millis();
         let is_new = self
             .db
             .prepare_cached(

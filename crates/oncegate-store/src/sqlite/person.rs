@@ -131,6 +131,12 @@ impl Context<'_> {
     }
 
     fn forget_delivery(&self, workspace: Workspace, id: i64) -> Result<Forgotten, StoreError> {
+        // What was told of its sender names somebody, too.
+        self.db.execute(
+            "DELETE FROM notices WHERE workspace_id = ?2 AND kind = 'sender_limit' AND subject = \
+             (SELECT automation FROM deliveries WHERE id = ?1 AND workspace_id = ?2 AND parked = 'sender')",
+            params![id, workspace.0],
+        )?;
         let gone = self.db.execute(
             "DELETE FROM deliveries WHERE id = ?1 AND workspace_id = ?2",
             params![id, workspace.0],

@@ -13,9 +13,10 @@ use oncegate_core::identity::Likeness;
 use oncegate_core::inbox::InboxList;
 use oncegate_core::key::{AutomationName, IdempotencyKey, RecordName, RunId, StoreSecret};
 use oncegate_core::limits;
-use oncegate_core::policy::Jitter;
+use oncegate_core::policy::{Jitter, LoopLimit};
 use oncegate_core::reset::Act;
 use oncegate_core::time::{LeaseInstant, Now, Timestamp};
+use oncegate_core::webhook::{Aside, Sender, SetAside};
 use rusqlite::Connection;
 use rusqlite::trace::{TraceEvent, TraceEventCodes};
 
@@ -39,7 +40,7 @@ const BOOT: Boot = Boot::alone(1);
 const WS: Workspace = Workspace::DEFAULT;
 
 /// Tables that grow with every event; the others have a handful of rows.
-const LARGE: [&str; 10] = [
+const LARGE: [&str; 11] = [
     "claims",
     "payloads",
     "pruned",
@@ -50,6 +51,7 @@ const LARGE: [&str; 10] = [
     "audit",
     "bulk_rows",
     "api_requests",
+    "senders",
 ];
 
 /// Walking along an index is walking along a table, unless the index only has the rows that are open.
@@ -227,7 +229,8 @@ fn admit(cx: &Context<'_>) {
         json: "{}".into(),
         record: None,
         of_batch: false,
-        other_environment: None,
+        aside: None,
+        sender: None,
         likeness: None,
         about: None,
         delivery_id: None,
@@ -264,9 +267,19 @@ fn admit(cx: &Context<'_>) {
     };
     cx.admit(&call).unwrap();
     // All of it again, counted on the rows that are there; the same event with another payload, twice.
-    let elsewhere = AdmitEvent { other_environment: Some("test".into()), ..other.clone() };
+    let elsewhere = AdmitEvent {
+        aside: Some(SetAside { kind: Aside::OtherEnvironment, why: "test".into() }),
+        ..other.clone()
+    };
+    // Two of one sender, of which one may run.
+    let limit = LoopLimit { runs: 1, within: limits::REQUESTS_KEPT_FOR };
+    let sent = |name: &str| AdmitEvent {
+        sender: Some(Sender { hash: [3; 16], shown: "ann".into(), limit }),
+        ..event(Ok(IdempotencyKey::try_from(name).unwrap()))
+    };
     let again = AdmitCall {
-        events: [vec![elsewhere], call.events.clone(), vec![other.clone(), other]].concat(),
+        events: [vec![elsewhere, sent("s1"), sent("s2")], call.events.clone(), vec![other.clone(), other]]
+            .concat(),
         releases: None,
         ..call
     };

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use oncegate_core::limits;
+use oncegate_core::policy::LoopLimit;
 use oncegate_core::time::{Now, Timestamp, millis};
 use rusqlite::{Connection, params};
 
@@ -56,7 +57,7 @@ pub(super) fn reap(db: &Connection, now: Now, limit: u32, journal: &Journal) -> 
 
 /// What goes by its date alone, with the word it is counted under; `?1` is the date before which it goes, `?2` how many
 /// rows may.
-const REAPED: [(&str, &str, Duration); 7] = [
+const REAPED: [(&str, &str, Duration); 9] = [
     (
         "undos",
         "UPDATE bulk_rows SET before = NULL WHERE (bulk_id, claim_row) IN \
@@ -94,10 +95,23 @@ const REAPED: [(&str, &str, Duration); 7] = [
         limits::RELEASED_BODY_KEPT_FOR,
     ),
     (
-        "other_environment",
+        "set_aside",
         "DELETE FROM deliveries WHERE id IN (SELECT id FROM deliveries \
          WHERE parked IS NOT NULL AND verdict = 'rejected' AND last_at < ?1 LIMIT ?2)",
-        limits::OTHER_ENVIRONMENT_KEPT_FOR,
+        limits::SET_ASIDE_KEPT_FOR,
+    ),
+    (
+        "senders",
+        "DELETE FROM senders WHERE (workspace_id, sender_hash) IN \
+         (SELECT workspace_id, sender_hash FROM senders WHERE at < ?1 LIMIT ?2)",
+        LoopLimit::WITHIN_MAX,
+    ),
+    (
+        // It names somebody, so it goes with what it tells of.
+        "sender_notices",
+        "DELETE FROM notices WHERE id IN \
+         (SELECT id FROM notices WHERE kind = 'sender_limit' AND last_at < ?1 LIMIT ?2)",
+        limits::SET_ASIDE_KEPT_FOR,
     ),
 ];
 

@@ -75,6 +75,7 @@ impl Context<'_> {
         self.db.execute("DELETE FROM api_requests WHERE workspace_id = ?1", [id])?;
         self.db.execute("DELETE FROM notices WHERE workspace_id = ?1", [id])?;
         self.db.execute("DELETE FROM source_positions WHERE workspace_id = ?1", [id])?;
+        self.db.execute("DELETE FROM senders WHERE workspace_id = ?1", [id])?;
         let of_bulk = "bulk_id IN (SELECT id FROM bulk_acts WHERE workspace_id = ?1)";
         self.db.execute(&format!("DELETE FROM bulk_rows WHERE {of_bulk}"), [id])?;
         // An undo goes before what it undoes.
@@ -126,7 +127,7 @@ mod tests {
     /// A table that is added must be said to go with its workspace, or why it stays.
     #[test]
     fn every_table_of_a_workspace_goes_with_it_or_stays_for_a_reason() {
-        const GO: [&str; 8] = [
+        const GO: [&str; 9] = [
             "api_requests",
             "api_tokens",
             "automations",
@@ -134,6 +135,7 @@ mod tests {
             "claims",
             "deliveries",
             "notices",
+            "senders",
             "source_positions",
         ];
         /// Append-only: who did what outlives what it was done to.

@@ -120,7 +120,8 @@ async fn lived(data: &Path, clock: &Arc<ManualClock>) -> Life {
         actor: "webhook:typeform".into(),
     };
     let event = |identity| plain_event(identity, fingerprint("a"), "\"a\"");
-    store.admit(request(vec![event(Ok(key("event"))), event(Err("no id".into()))])).await.unwrap();
+    let sent = AdmitEvent { sender: crate::conformance::senders::sender(1), ..event(Ok(key("event"))) };
+    store.admit(request(vec![sent, event(Err("no id".into()))])).await.unwrap();
     let event = store.find(WS, automation("welcome"), key("event")).await.unwrap().unwrap();
     let run = store.claim(runner(event, store.boot())).await.unwrap().unwrap();
     let step = StepBegin {
@@ -264,7 +265,8 @@ async fn everything_is_moved_and_counted_and_goes_on_where_it_stood() {
         assert_eq!(now, &before.replace("\\0", "\u{fffd}"));
     }
     assert!(store.token_by_hash(life.hash).await.unwrap().is_some());
-    // What is done stays done, what was known long ago is told; who holds a claim still holds it, and its token counts.
+    // What is done stays done, what was known long ago is told; who holds a claim still holds it, and its token
+    // counts.
     for (name, answer) in
         [("done", "stop duplicate"), ("gone", "run first_after_retention"), ("held", "stop in_progress")]
     {
@@ -451,7 +453,7 @@ async fn a_move_is_taken_back_until_a_node_has_started() {
     // A version before this one had moved it: it is copied and upgraded to take the move back.
     let moved = rusqlite::Connection::open(dir.path().join("oncegate.db")).unwrap();
     moved
-        .execute_batch("DROP INDEX claims_in_line; DROP TABLE source_positions; PRAGMA user_version = 4")
+        .execute_batch("DROP INDEX claims_in_line; DROP TABLE source_positions; DROP TABLE senders; PRAGMA user_version = 4")
         .unwrap();
     drop(moved);
     take_back(dir.path(), &options).await.unwrap();

@@ -42,6 +42,7 @@ mod records;
 mod repeats;
 mod reviews;
 mod search;
+pub(crate) mod senders;
 mod steps;
 mod time;
 mod vitals;
@@ -263,7 +264,8 @@ pub(crate) fn plain_event(
         json: json.to_owned(),
         record: None,
         of_batch: false,
-        other_environment: None,
+        aside: None,
+        sender: None,
         dated: None,
     }
 }
