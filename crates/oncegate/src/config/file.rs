@@ -15,6 +15,7 @@ use oncegate_core::webhook::{FieldPath, HmacScheme, SecretPlace};
 use serde::{Deserialize, Deserializer};
 use serde_saphyr::{Location, Spanned};
 
+use super::guards::{MachineMailWord, MailFile, SenderFile};
 use super::json::Json;
 use super::mail::SmtpFile;
 use super::schedules::ScheduleFile;
@@ -154,6 +155,12 @@ pub(super) struct SourceFile {
     pub(super) hmac: Option<HmacScheme>,
     #[serde(default)]
     pub(super) environment: Option<EnvironmentFile>,
+    #[serde(default)]
+    pub(super) sender: Option<Spanned<SenderFile>>,
+    #[serde(default)]
+    pub(super) mail: Option<Spanned<MailFile>>,
+    #[serde(default)]
+    pub(super) machine_mail: Option<Spanned<MachineMailWord>>,
 }
 
 impl SourceFile {
@@ -174,6 +181,9 @@ impl SourceFile {
             (self.batch.is_some(), "batch"),
             (self.hmac.is_some(), "hmac"),
             (self.environment.is_some(), "environment"),
+            (self.sender.is_some(), "sender"),
+            (self.mail.is_some(), "mail"),
+            (self.machine_mail.is_some(), "machine_mail"),
         ];
         said.into_iter().find(|(is_said, _)| *is_said).map(|(_, member)| member)
     }

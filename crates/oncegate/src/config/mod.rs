@@ -2,6 +2,7 @@
 //! file, line, column, and how to mend it; nothing starts on a configuration that is half understood.
 
 mod file;
+mod guards;
 mod hooks;
 mod identity;
 mod json;
@@ -28,7 +29,7 @@ use oncegate_core::key::AutomationName;
 use oncegate_core::limits;
 use oncegate_core::schedule::Schedule;
 use oncegate_core::secret::Secret;
-use oncegate_core::webhook::{EventEnvironment, EventRules, Provider, Trust};
+use oncegate_core::webhook::{EventEnvironment, EventRules, MachineMail, Provider, SenderLimit, Trust};
 use oncegate_runner::book::Automation;
 use oncegate_runner::targets::TargetRules;
 
@@ -117,6 +118,10 @@ pub struct Source {
     pub rules: EventRules,
     /// What its events must say to be run; others are kept and take no key.
     pub environment: Option<EventEnvironment>,
+    /// How many events of one sender run within a time; more of them are set aside.
+    pub sender: Option<SenderLimit>,
+    /// What tells mails that no person wrote, which are set aside.
+    pub machine_mail: Option<MachineMail>,
 }
 
 /// A mistake, where it stands, and how to mend it.

@@ -7,7 +7,9 @@ use oncegate_core::webhook::{Provider, ProviderError, Trust};
 use oncegate_runner::book::Automation;
 use serde_saphyr::Spanned;
 
-use super::{Around, At, ConfigError, Source, Timed, file, hooks, identity, schedules, secrets, sentence};
+use super::{
+    Around, At, ConfigError, Source, Timed, file, guards, hooks, identity, schedules, secrets, sentence,
+};
 
 /// Shortest secret, in bytes, of a sender that signs nothing: it is all that stands between everybody and the
 /// automation.
@@ -78,7 +80,9 @@ pub(super) fn sources(
         let rules = identity::of_events(declared, callers, at)?;
         let environment =
             declared.environment.as_ref().map(|declared| hooks::environment(declared, at)).transpose()?;
-        let source = Source { provider, trust, automation, rules, environment };
+        let sender = declared.sender.as_ref().map(|declared| guards::sender(declared, at)).transpose()?;
+        let machine_mail = guards::machine_mail(declared, &provider, around.mail_from, at)?;
+        let source = Source { provider, trust, automation, rules, environment, sender, machine_mail };
         sources.insert(name.value.clone(), source);
     }
     Ok((sources, schedules))

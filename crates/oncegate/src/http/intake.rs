@@ -10,7 +10,7 @@ use oncegate_core::key::{IdempotencyKey, RecordName};
 use oncegate_core::limits;
 use oncegate_core::time::Timestamp;
 use oncegate_core::webhook::{
-    self, Answer, Headers, Kept, NoIdentity, Provider, Reading as Read, SignatureError,
+    self, Answer, Aside, Headers, Kept, NoIdentity, Provider, Reading as Read, SignatureError,
 };
 use oncegate_runner::flow;
 use oncegate_store::api::{AdmitCall, AdmitEvent, Admitted, DeliveryRow, Release, UnverifiedCall};
@@ -22,6 +22,7 @@ use super::acts::Doing;
 use super::answer::Json;
 use super::budget::Share;
 use super::doors::{Address, Source};
+use super::guards::{self, By};
 use super::input::{Unread, read_body};
 use super::once::{self, Secrecy};
 use super::problem::Problem;
@@ -192,7 +193,8 @@ fn judge(state: &AppState, source: &Source, arrived: Arrived) -> Verdict {
             let answer = provider.acknowledgement(&arrived.request());
             let of_batch = events.iter().any(|event| event.of_batch);
             let kept = arrived.kept(state, source, Kept::Verified { of_batch });
-            let call = admit_call(state, source, &arrived.address.name, &arrived.request(), kept, events);
+            let named = (source, arrived.address.name.as_str());
+            let call = admit_call(state, named, &arrived.request(), kept, events, By::Itself);
             Verdict::Events { call: Box::new(call), answer }
         }
     }
@@ -227,7 +229,7 @@ fn acknowledged(admitted: &[Admitted]) -> Value {
         Admitted::Accepted { .. } => "accepted",
         Admitted::Stopped { reason: StopReason::PayloadMismatch, .. } => "stored, not run: payload mismatch",
         Admitted::Stopped { .. } => "already accepted",
-        Admitted::OtherEnvironment { .. } => "stored, not run: other environment",
+        Admitted::SetAside { kind, .. } => kind.answer(),
         Admitted::Rejected { .. } => "stored, not run: no identity",
     };
     let first = admitted.first().map_or("nothing in it", status);
@@ -237,11 +239,11 @@ fn acknowledged(admitted: &[Admitted]) -> Value {
 
 fn admit_call(
     state: &AppState,
-    source: &Source,
-    name: &str,
+    (source, name): (&Source, &str),
     request: &webhook::Request<'_>,
     (head, body): (String, Vec<u8>),
     events: Vec<webhook::Event>,
+    by: By,
 ) -> AdmitCall {
     let template = state.gate.book().automation(source.workspace, &source.automation).record;
     let secret = state.gate.store().secret();
@@ -253,7 +255,8 @@ fn admit_call(
             });
             let about = event.about.map(|subject| subject.print(secret, source.workspace));
             let (identity, record) = identified(event.identity, &event.payload, template.as_deref());
-            let other_environment = elsewhere(source, request.headers, &event.payload);
+            let aside = guards::aside(source, request.headers, &event.payload, by);
+            let sender = guards::sender(state, (source, name), request.headers, &event.payload);
             let json = source.provider.scrubbed(event.payload.to_string(), request, &source.trust);
             let (fingerprint, dated) = (event.fingerprint, event.dated);
             let delivery_id = event.delivery_id;
@@ -266,7 +269,8 @@ fn admit_call(
                 json,
                 of_batch: event.of_batch,
                 record,
-                other_environment,
+                aside,
+                sender,
                 dated,
             }
         })
@@ -281,11 +285,6 @@ fn admit_call(
         releases: None,
         actor: format!("source:{name}"),
     }
-}
-
-/// Why an event is of another environment than its source.
-fn elsewhere(source: &Source, headers: &Headers, payload: &Value) -> Option<String> {
-    source.environment.as_ref().and_then(|ours| ours.differs(headers, payload))
 }
 
 /// The key and the record of an event, or why it cannot run.
@@ -339,7 +338,8 @@ pub(crate) async fn release(mut doing: Doing) -> Result<Response, Problem> {
     };
     let row = row.filter(|row| doing.caller.sees(&row.automation));
     let row = row.ok_or_else(|| Problem::not_found("there is no such delivery"))?;
-    if !matches!(row.verdict.as_str(), "rejected" | "unverified" | "other_environment") {
+    let waits = matches!(row.verdict.as_str(), "rejected" | "unverified");
+    if !waits && Aside::parse(&row.verdict).is_none() {
         return Err(Problem::nothing_to_do(format!("this delivery is {} already", row.verdict)));
     }
     let source = state.doors.source(doing.caller.workspace, &row.source).ok_or_else(|| {
@@ -383,7 +383,7 @@ fn released(state: &AppState, row: &DeliveryRow, source: &Source) -> Result<Admi
     if let Some(why) = events.iter().find_map(|e| e.identity.as_ref().err()) {
         return Err(Problem::invalid_field(format!("it still has no identity: {why}")));
     }
-    if let Some(why) = events.iter().find_map(|e| elsewhere(source, &headers, &e.payload)) {
+    if let Some(why) = events.iter().find_map(|e| guards::elsewhere(source, &headers, &e.payload)) {
         return Err(Problem::invalid_field(format!("it still is of another environment: {why}")));
     }
     let of_batch = events.iter().any(|event| event.of_batch);
@@ -391,5 +391,6 @@ fn released(state: &AppState, row: &DeliveryRow, source: &Source) -> Result<Admi
     let path = headers.stored_path().unwrap_or_default();
     let (head, body) =
         source.provider.kept(&request, path, &source.trust, secret, Kept::Verified { of_batch });
-    Ok(admit_call(state, source, &row.source, &request, (json!(head).to_string(), body), events))
+    let kept = (json!(head).to_string(), body);
+    Ok(admit_call(state, (source, &row.source), &request, kept, events, By::Person))
 }

@@ -20,6 +20,7 @@ mod filter;
 mod finish;
 mod forgetting;
 pub(crate) mod form;
+mod guards;
 mod health;
 pub(crate) mod input;
 mod intake;

@@ -231,7 +231,7 @@ pub(crate) fn verdict(admitted: &Admitted) -> &'static str {
         Admitted::Accepted { .. } => "accepted",
         Admitted::Stopped { reason: StopReason::PayloadMismatch, .. } => "mismatch",
         Admitted::Stopped { .. } => "duplicate",
-        Admitted::OtherEnvironment { .. } => "other_environment",
+        Admitted::SetAside { kind, .. } => kind.as_str(),
         Admitted::Rejected { .. } => "rejected",
     }
 }

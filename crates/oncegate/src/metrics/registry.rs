@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::sync::atomic::AtomicU64;
 
+use oncegate_core::webhook::Aside;
 use prometheus_client::encoding::text;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -127,7 +128,10 @@ impl Metrics {
         for outcome in ["succeeded", "failed", "unknown"] {
             self.step_calls.get_or_create(&[("outcome", outcome)]).inc_by(0);
         }
-        for verdict in ["accepted", "duplicate", "mismatch", "rejected", "other_environment", "unverified"] {
+        let aside = Aside::ALL.map(Aside::as_str);
+        for verdict in
+            ["accepted", "duplicate", "mismatch", "rejected", "unverified"].into_iter().chain(aside)
+        {
             self.deliveries.get_or_create(&[("verdict", verdict)]).inc_by(0);
         }
         for kind in ["full", "busy", "closed", "inconsistent", "failed"] {

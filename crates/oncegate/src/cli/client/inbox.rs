@@ -2,6 +2,7 @@
 
 use oncegate_core::inbox::InboxList;
 use oncegate_core::time::Timestamp;
+use oncegate_core::webhook::Aside;
 use serde_json::{Map, Value};
 
 use super::super::ending::Failure;
@@ -72,7 +73,7 @@ pub(super) async fn page(
     })
 }
 
-/// Webhooks of another environment.
+/// Webhooks that were set aside at the door.
 pub(super) async fn parked_deliveries(gate: &Gate, automation: Option<&str>) -> Result<Vec<Value>, Failure> {
     deliveries(gate, Some("parked"), automation).await
 }
@@ -220,7 +221,11 @@ impl Row {
                 name: text("source"),
                 key: match list {
                     InboxList::Rejected => format!("delivery {id}, {}", text("verdict")),
-                    _ => format!("delivery {id}, of another environment"),
+                    _ => {
+                        let verdict = text("verdict");
+                        let aside = Aside::parse(&verdict).map(Aside::described);
+                        format!("delivery {id}, {}", aside.unwrap_or(&verdict))
+                    }
                 },
                 note: text("reason"),
                 next,

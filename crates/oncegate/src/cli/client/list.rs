@@ -148,7 +148,7 @@ async fn page(gate: &Gate, args: &Args, screen: &Screen) -> Result<String, Failu
         true => pages.all(gate).await?,
         false => pages.one(gate, args.limit.unwrap_or(ROWS), None).await?,
     };
-    // Webhooks of another environment are parked as well, and are no claims.
+    // Webhooks that were set aside at the door are parked as well, and are no claims.
     let beside = match args.inbox {
         Some(Inbox::Parked) if !args.filters.only_claims() => {
             let rows = inbox::parked_deliveries(gate, args.filters.automation.as_deref()).await?;
@@ -171,7 +171,7 @@ async fn page(gate: &Gate, args: &Args, screen: &Screen) -> Result<String, Failu
         _ => shown(screen, &rows, answer.now, rejected, &answer.body),
     };
     if let Some(rows) = beside {
-        let head = "  Webhooks of another environment; none of them takes a key:";
+        let head = "  Webhooks that were set aside; none of them takes a key:";
         page.push_str(&format!("{}\n", screen.paint(Style::Dim, head)));
         page.push_str(&deliveries(screen, &rows, answer.now));
     }
