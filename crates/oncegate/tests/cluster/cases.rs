@@ -6,6 +6,8 @@ mod answers;
 mod claims;
 #[path = "../it/cases/doors.rs"]
 mod doors;
+#[path = "../it/cases/guards.rs"]
+mod guards;
 #[path = "../it/cases/identity.rs"]
 mod identity;
 #[path = "../it/cases/load.rs"]

@@ -1,6 +1,7 @@
 //! What a source may declare about its sender, a step, a target; and what is told where it may not.
 
-use oncegate_core::webhook::{Batch, Provider, SecretPlace};
+use oncegate_core::policy::LoopLimit;
+use oncegate_core::webhook::{Batch, MailPlaces, Provider, SecretPlace};
 
 use crate::config::{check, indented, read};
 use crate::harness::mins;
@@ -37,6 +38,47 @@ fn of_senders_that_sign_nothing() {
     let config = read(&source("provider: jotform, secret: env:URL, secret_in: 'query:who'")).unwrap();
     let trust = &config.default.sources["forms"].trust;
     assert_eq!(trust.secret_in, Some(SecretPlace::Query("who".to_owned())));
+}
+
+#[test]
+fn of_guards_at_its_door() {
+    let mails = "provider: sendgrid_inbound, secret: env:URL";
+    let typeform = "provider: typeform, secret: env:HOOK";
+    check(
+        source,
+        &[
+            (&format!("{mails}, sender: ^{{ as: email }}"), "`field` is missing"),
+            (&format!("{mails}, sender: ^{{ field: from, as: mail }}"), "there is no rule `mail`"),
+            (&format!("{mails}, sender: ^{{ field: from, rnus: 5 }}"), "rnus"),
+            (&format!("{mails}, sender: ^{{ field: from, optional: true }}"), "remove `optional`"),
+            (&format!("{mails}, sender: ^{{ field: from, runs: 0 }}"), "sender.runs must be 1 to 1000"),
+            (&format!("{mails}, sender: ^{{ field: from, runs: 1001 }}"), "sender.runs must be 1 to 1000"),
+            (&format!("{mails}, sender: ^{{ field: from, within: 0s }}"), "sender.within must be 1s to 24h"),
+            (&format!("{mails}, sender: ^{{ field: from, within: 25h }}"), "sender.within must be 1s to 24h"),
+            (&format!("{mails}, sender: ^from"), "must be names with values"),
+            (
+                &format!("{mails}, mail: {{ own: [^support] }}"),
+                "mail.own: `support` is not one e-mail address",
+            ),
+            (&format!("{typeform}, machine_mail: ^park"), "does not say where its mails' headers stand"),
+            (&format!("{typeform}, mail: ^{{ own: [a@b.example] }}"), "mail says nowhere what its mails are"),
+        ],
+    );
+    let declared = |members: &str| {
+        let yaml = source(members) + "smtp: { host: mx.example.com, from: 'The desk <desk@acme.example>' }\n";
+        read(&yaml).unwrap().default.sources.remove("forms").unwrap()
+    };
+    let forms = declared(typeform);
+    assert!(forms.sender.is_none() && forms.machine_mail.is_none());
+    let sender = declared(&format!("{typeform}, sender: {{ field: email, as: email }}")).sender.unwrap();
+    assert_eq!(sender.limit, LoopLimit { runs: 5, within: mins(10) });
+    let guard =
+        declared(&format!("{mails}, mail: {{ from: sender, own: [a@b.example] }}")).machine_mail.unwrap();
+    assert_eq!(guard.own, ["The desk <desk@acme.example>", "a@b.example"]);
+    let at = |path: &str| Some(path.parse().unwrap());
+    let places = MailPlaces { headers: at("headers"), from: at("sender"), envelope_from: at("envelope") };
+    assert_eq!(guard.places, places, "what is not said is as the provider has it");
+    assert!(declared(&format!("{mails}, machine_mail: run")).machine_mail.is_none());
 }
 
 #[test]

@@ -5,6 +5,7 @@ mod batches;
 mod claims;
 mod doors;
 mod full;
+mod guards;
 mod identity;
 mod load;
 mod paths;

@@ -131,10 +131,48 @@ async fn webhooks_of_another_environment_stand_with_what_is_parked() {
     assert!(page.contains("\n    5 min  orders  delivery 1, of another environment\n"), "{page}");
     assert!(page.contains("\n           → oncegate show --delivery 1\n"), "{page}");
     let one = without_ids(&run(&gate, &["list", "--inbox", "parked"]).ok());
-    assert!(one.contains("another environment") && one.contains("  1  orders"), "{one}");
+    assert!(
+        one.contains("were set aside") && one.contains("  1  orders") && one.contains("other_environment"),
+        "{one}"
+    );
     let other = run(&gate, &["list", "--inbox", "parked", "--automation", "another"]).ok();
     assert_eq!(other, "No claim fits.\n");
     let json: Value = serde_json::from_str(&run(&gate, &["list", "--inbox", "--json"]).ok()).unwrap();
     assert_eq!(json["counts"]["parked"], 1);
     assert_eq!(json["parked"][0]["id"], 1);
+}
+
+#[tokio::test]
+async fn what_a_guard_set_aside_says_why_and_is_released() {
+    let guards = "mail: { headers: headers, from: from }, sender: { field: from, as: email, runs: 1 }";
+    let yaml =
+        LIVE_ONLY.replace("environment: { field: livemode, is: true }", &guards.replace("}, ", "}\n    "));
+    let gate = Setup::alone(&yaml).start().await;
+    for (order, headers) in [("o_1", ""), ("o_2", ""), ("o_3", "Precedence: bulk")] {
+        let mail = json!({ "order": order, "from": "Ann <ann@example.org>", "headers": headers });
+        gate.api.deliver("orders", &Signed::order(&mail)).await.ok();
+    }
+    let page = run(&gate, &["list", "--inbox"]).ok();
+    assert!(page.contains("parked 2"), "{page}");
+    assert!(page.contains(", one too many of its sender\n"), "{page}");
+    assert!(page.contains("more than 1 event of ann@example.org within 10 min"), "{page}");
+    assert!(page.contains(", a mail that no person wrote\n"), "{page}");
+    let list = run(&gate, &["list", "--inbox", "parked", "--json"]).ok();
+    let list: Value = serde_json::from_str(&list).unwrap();
+    let mut words = Vec::new();
+    for row in list["parked_deliveries"].as_array().unwrap() {
+        let id = row["id"].to_string();
+        let shown = run(&gate, &["show", "--delivery", &id]).ok();
+        let (verdict, reason) = (row["verdict"].as_str().unwrap(), row["reason"].as_str().unwrap());
+        assert!(
+            shown.contains(verdict) && shown.contains(reason) && shown.contains("ann@example.org"),
+            "{shown}"
+        );
+        words.push(verdict.to_owned());
+        run(&gate, &["release", &id, "--reason", "a real question"]).ok();
+    }
+    assert_eq!(words, ["machine_mail", "sender"]);
+    assert_eq!(gate.api.inbox().await["parked"], 0);
+    let sources = run(&gate, &["sources"]).ok();
+    assert!(sources.contains("1 accepted, 1 sender, 1 machine m"), "{sources}");
 }
