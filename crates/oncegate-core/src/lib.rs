@@ -26,6 +26,7 @@ pub mod order;
 pub mod parked;
 pub mod person;
 pub mod policy;
+pub mod poll;
 pub mod recovery;
 pub mod reset;
 pub mod sameness;

@@ -256,3 +256,23 @@ pub const SLOT_ON_TIME_WITHIN: Duration = Duration::from_secs(5 * 60);
 pub const SLOT_MADE_UP_WITHIN: Duration = Duration::from_secs(24 * 3600);
 /// How far back missed slots are counted: nobody needs their number once it is large.
 pub const SLOTS_LOOKED_BACK: Duration = Duration::from_secs(31 * 24 * 3600);
+/// Shortest and longest time from one poll to the next; below it a webhook is what is wanted.
+pub const POLL_EVERY: [Duration; 2] = [Duration::from_secs(10), Duration::from_secs(24 * 3600)];
+/// Largest page that a poll reads, in bytes; a larger one is not taken in part.
+pub const POLL_ANSWER_BYTES_MAX: usize = 5 * 1024 * 1024;
+/// Pages that one poll reads; what they held stays admitted.
+pub const POLL_PAGES_MAX: usize = 1_000;
+/// Items of a page that are admitted in one transaction: others wait some tens of milliseconds for it.
+pub const POLL_ITEMS_PER_TRANSACTION: usize = 200;
+/// Longest `overlap` of a poll: what it reads anew each time.
+pub const POLL_OVERLAP_MAX: Duration = Duration::from_secs(24 * 3600);
+/// Items of the last polls of one source that are known again without asking the store.
+pub const POLL_ITEMS_KNOWN_MAX: usize = 50_000;
+/// Polls that may fail in a row before a notice tells it: one bad minute is nobody's business.
+pub const POLL_FAILURES_UNTOLD: u32 = 2;
+/// How long at most a poll that fails pauses by itself, or its `every` if that is longer.
+pub const POLL_BACKOFF_MAX: Duration = Duration::from_secs(15 * 60);
+/// How long at most a poll waits because it was asked to (`Retry-After`): then it finds out.
+pub const POLL_WAIT_MAX: Duration = Duration::from_secs(24 * 3600);
+/// Longest `timeout` of one page of a poll.
+pub const POLL_TIMEOUT_MAX: Duration = Duration::from_secs(5 * 60);

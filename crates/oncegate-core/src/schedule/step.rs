@@ -23,6 +23,20 @@ pub struct Position {
     pub waiting: Option<Slot>,
 }
 
+impl Position {
+    /// Reads what was stored. `None`: of a poll, which the source was before.
+    ///
+    /// # Errors
+    /// It is neither.
+    pub fn read(json: &str) -> Result<Option<Self>, String> {
+        let value: serde_json::Value = serde_json::from_str(json).map_err(|e| e.to_string())?;
+        match value.get("poll") {
+            Some(_) => Ok(None),
+            None => serde_json::from_value(value).map(Some).map_err(|e| e.to_string()),
+        }
+    }
+}
+
 /// What is to be written down and done, together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {

@@ -26,6 +26,7 @@ mod make;
 mod meta;
 mod multipart;
 mod paperform;
+mod polled;
 mod reading;
 mod request;
 mod rules;
@@ -56,7 +57,7 @@ pub use self::environment::{EventEnvironment, as_text};
 pub use self::field::{FieldPath, FieldPathError, NoIdentity};
 pub use self::hmac::{HmacScheme, HmacSchemeError};
 pub use self::machine_mail::{MachineMail, MailPlaces};
-pub use self::reading::{Batch, Event, EventRules, Explained, FieldSeen, Reading};
+pub use self::reading::{Batch, Event, EventRules, Explained, FieldSeen, Reading, polled};
 pub use self::request::{Headers, Request};
 pub use self::rules::Answer;
 pub use self::sender::{Sender, SenderCount, SenderLimit};
@@ -73,6 +74,8 @@ macro_rules! registry {
             $($(#[$doc])* $variant,)*
             /// Anybody who signs the raw body with an HMAC, as described by the scheme.
             Hmac(HmacScheme),
+            /// Nobody: oncegate itself asks for them. No configuration names it.
+            Polled,
         }
 
         impl Provider {
@@ -84,6 +87,7 @@ macro_rules! registry {
                 match self {
                     $(Self::$variant => $name,)*
                     Self::Hmac(_) => hmac::NAME,
+                    Self::Polled => polled::NAME,
                 }
             }
 
@@ -107,6 +111,7 @@ macro_rules! registry {
                 match self {
                     $(Self::$variant => &$rules,)*
                     Self::Hmac(scheme) => scheme,
+                    Self::Polled => &polled::Polled,
                 }
             }
         }

@@ -9,7 +9,7 @@ use super::Provider;
 use super::body::Body;
 use super::default_key::KeyPart;
 use super::field::{FieldPath, NoIdentity};
-use super::request::Request;
+use super::request::{Headers, Request};
 use super::rules::{Answer, DefaultRepeat, Rules};
 use crate::fingerprint::Fingerprint;
 use crate::identity::{self, Folded, KeyField, Part, Repeat, Subject};
@@ -148,6 +148,16 @@ impl Provider {
         volatile.extend(declared.volatile.iter().cloned());
         volatile
     }
+}
+
+/// What the items are that a poll brought: each an event of its own, by the same rules as one that was sent.
+pub fn polled(source: &str, declared: &EventRules, items: Vec<Value>) -> Vec<Event> {
+    let (provider, headers) = (Provider::Polled, Headers::default());
+    let rules = provider.rules();
+    let req = Request::post("", &headers, b"");
+    let repeat = repeat_of(rules, declared);
+    let looked = Looked { provider: &provider, rules, req: &req, source, declared, repeat };
+    items.into_iter().map(|item| looked.event(Body::part(item))).collect()
 }
 
 /// The events of a body; the whole of it, unreadable, if there are more than anybody sends.

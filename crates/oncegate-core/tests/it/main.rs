@@ -14,6 +14,7 @@ mod large;
 mod mutations;
 mod never_panics;
 mod nudges;
+mod polls;
 mod raw_bytes;
 mod recovery_table;
 mod repeat_table;
