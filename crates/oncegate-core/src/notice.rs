@@ -28,11 +28,13 @@ pub enum NoticeKind {
     SkippedSlots,
     /// Events of one sender are set aside, because too many came in a short time.
     SenderLimit,
+    /// A poll fails again and again; taken away when it does no more.
+    PollFails,
 }
 
 impl NoticeKind {
     /// Every kind.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::NewAutomation,
         Self::ConstantRunId,
         Self::CallersNeverCallDone,
@@ -41,6 +43,7 @@ impl NoticeKind {
         Self::MissedSlots,
         Self::SkippedSlots,
         Self::SenderLimit,
+        Self::PollFails,
     ];
 
     /// The word stored and shown.
@@ -53,6 +56,7 @@ impl NoticeKind {
             Self::NoRunner => "no_runner",
             Self::MissedSlots => "missed_slots",
             Self::SkippedSlots => "skipped_slots",
+            Self::PollFails => "poll_fails",
             Self::SenderLimit => "sender_limit",
         }
     }

@@ -41,14 +41,14 @@ impl Scheduled {
     /// # Errors
     /// The store's, or what it holds cannot be read.
     pub async fn position(&self, gate: &Gatekeeper) -> Result<Option<Position>, StoreError> {
-        Ok(self.stands(gate).await?.map(|(_, position)| position))
+        Ok(self.stands(gate).await?.and_then(|(_, position)| position))
     }
 
-    async fn stands(&self, gate: &Gatekeeper) -> Result<Option<(i64, Position)>, StoreError> {
+    async fn stands(&self, gate: &Gatekeeper) -> Result<Option<(i64, Option<Position>)>, StoreError> {
         let Some(stored) = gate.store().position(self.workspace, self.source.clone()).await? else {
             return Ok(None);
         };
-        let position = serde_json::from_str(&stored.value).map_err(|e| {
+        let position = Position::read(&stored.value).map_err(|e| {
             StoreError::Inconsistent(format!("where `{}` stands cannot be read: {e}", self.source))
         })?;
         Ok(Some((stored.version, position)))
@@ -97,6 +97,7 @@ impl Scheduled {
     /// Does what is due. `false`: somebody else did just now.
     async fn look(&self, gate: &Gatekeeper, began: Timestamp, now: Timestamp) -> Result<bool, StoreError> {
         let (seen, position) = self.stands(gate).await?.unzip();
+        let position = position.flatten();
         let decide = |is_busy| step(&self.schedule, position.as_ref(), began, now, is_busy);
         let Some(mut step) = decide(false) else { return Ok(true) };
         let last = position.as_ref().and_then(|position| position.last.as_ref());
@@ -126,6 +127,7 @@ impl Scheduled {
             admit,
             automation: self.automation.clone(),
             notices: notices.clone(),
+            over: None,
         };
         let Some(admitted) = gate.advance(call).await? else { return Ok(false) };
         for (_, words) in notices {

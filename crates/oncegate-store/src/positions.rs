@@ -1,5 +1,5 @@
-//! Where sources stand that oncegate itself looks at: schedules. A source moves on together with the events it
-//! brings, or not at all, so that nothing is left out after a crash, and of nodes that look at once one moves it.
+//! Where sources stand that oncegate itself looks at: schedules and polls. A source moves on together with the events
+//! it brings, or not at all, so that nothing is left out after a crash, and of nodes that look at once one moves it.
 
 use async_trait::async_trait;
 use oncegate_core::key::{AutomationName, Workspace};
@@ -34,6 +34,18 @@ pub struct Advance {
     pub automation: AutomationName,
     /// What a person shall know.
     pub notices: Vec<(NoticeKind, String)>,
+    /// What a person need not know any more.
+    pub over: Option<OverNotice>,
+}
+
+/// A notice that is taken away, because what it told is over. If the same happens again, it is told as if for the first
+/// time.
+#[derive(Clone, Debug)]
+pub struct OverNotice {
+    /// What kind.
+    pub kind: NoticeKind,
+    /// How its words begin: several sources of one automation share one notice, which tells of the last.
+    pub begins: String,
 }
 
 /// The part of the contract that is about where sources stand.

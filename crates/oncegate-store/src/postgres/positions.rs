@@ -57,6 +57,12 @@ impl Context<'_> {
         for (kind, detail) in &call.notices {
             self.notice(call.workspace, *kind, call.automation.as_str(), detail).await?;
         }
+        if let Some(over) = &call.over {
+            let sql = "DELETE FROM notices WHERE workspace_id = $1 AND kind = $2 AND subject = $3 \
+                AND left(detail, length($4::text)) = $4";
+            let (kind, subject) = (over.kind.as_str(), call.automation.as_str());
+            self.execute(sql, &[&call.workspace.0, &kind, &subject, &storable(&over.begins)]).await?;
+        }
         match &call.admit {
             Some(admit) => Ok(Some(self.admit(admit).await?)),
             None => Ok(Some(vec![])),

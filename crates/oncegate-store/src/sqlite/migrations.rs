@@ -11,7 +11,7 @@ use super::backups::BackupDir;
 use super::dir::DataDir;
 use crate::StoreError;
 
-const STEPS: [&str; 10] = [
+const STEPS: [&str; 11] = [
     include_str!("../../migrations/sqlite/0001_spine.sql"),
     include_str!("../../migrations/sqlite/0002_gate.sql"),
     include_str!("../../migrations/sqlite/0003_upkeep.sql"),
@@ -22,6 +22,7 @@ const STEPS: [&str; 10] = [
     include_str!("../../migrations/sqlite/0008_fair.sql"),
     include_str!("../../migrations/sqlite/0009_positions.sql"),
     include_str!("../../migrations/sqlite/0010_set_aside.sql"),
+    include_str!("../../migrations/sqlite/0011_polls.sql"),
 ];
 
 /// The newest schema that this program knows.

@@ -59,6 +59,13 @@ impl Context<'_> {
         for (kind, detail) in &call.notices {
             self.notice(call.workspace, *kind, call.automation.as_str(), detail)?;
         }
+        if let Some(over) = &call.over {
+            self.db.execute(
+                "DELETE FROM notices WHERE workspace_id = ?1 AND kind = ?2 AND subject = ?3 \
+                 AND substr(detail, 1, length(?4)) = ?4",
+                params![call.workspace.0, over.kind.as_str(), call.automation.as_str(), over.begins],
+            )?;
+        }
         let admitted = call.admit.as_ref().map(|admit| self.admit(admit)).transpose()?;
         Ok(Some(admitted.unwrap_or_default()))
     }

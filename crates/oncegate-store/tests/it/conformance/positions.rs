@@ -3,7 +3,7 @@
 use oncegate_core::notice::NoticeKind;
 use oncegate_store::api::{AdmitCall, Admitted};
 use oncegate_store::notices::NoticeFilter;
-use oncegate_store::positions::{Advance, SourcePosition};
+use oncegate_store::positions::{Advance, OverNotice, SourcePosition};
 
 use super::*;
 
@@ -27,6 +27,7 @@ pub(crate) fn to(seen: Option<i64>, value: &str, keys: &[&str]) -> Advance {
         admit: (!keys.is_empty()).then_some(admit),
         automation: automation("welcome"),
         notices: vec![(NoticeKind::SkippedSlots, format!("moved to {value}"))],
+        over: None,
     }
 }
 
@@ -67,5 +68,36 @@ async fn a_source_moves_once_with_what_it_brings_or_not_at_all() {
         bench.add_workspace(theirs).await;
         assert_eq!(bench.position(theirs, "nightly".into()).await.unwrap(), None);
         assert_eq!(bench.position(WS, "hourly".into()).await.unwrap(), None);
+    }
+}
+
+#[tokio::test]
+async fn what_is_over_is_told_no_more_and_told_anew_if_it_happens_again() {
+    for bench in benches().await {
+        let mut seen = None;
+        let mut told = async |words: Option<&str>, over: Option<&str>, dismissed: bool| {
+            let kind = NoticeKind::PollFails;
+            let call = Advance {
+                notices: words.iter().map(|words| (kind, (*words).to_owned())).collect(),
+                over: over.map(|begins| OverNotice { kind, begins: begins.to_owned() }),
+                ..to(seen, "x", &[])
+            };
+            bench.advance(call).await.unwrap().unwrap();
+            seen = Some(seen.unwrap_or(0) + 1);
+            let filter = NoticeFilter { limit: 10, dismissed, ..NoticeFilter::default() };
+            let rows = bench.notices(WS, filter).await.unwrap().rows;
+            rows.into_iter().map(|row| (row.id, row.detail, row.count)).collect::<Vec<_>>()
+        };
+        let all = told(Some("the poll `a` failed"), None, false).await;
+        assert_eq!((all.len(), all[0].1.as_str(), all[0].2), (1, "the poll `a` failed", 1));
+        assert_eq!(told(None, Some("the poll `b`"), false).await, all, "of another source");
+        assert_eq!(told(None, Some("the poll `a"), true).await, []);
+        // Somebody who put it away is told when it comes back the same day.
+        let all = told(Some("the poll `ä_%` failed"), None, false).await;
+        bench.dismiss_notice(WS, all[0].0, None, "seen".into(), "mara".into()).await.unwrap();
+        assert_eq!(told(Some("the poll `ä_%` failed"), None, false).await, []);
+        assert_eq!(told(None, Some("the poll `ä_%`"), true).await, []);
+        let all = told(Some("the poll `ä_%` failed"), None, false).await;
+        assert_eq!((all.len(), all[0].2), (1, 1));
     }
 }
