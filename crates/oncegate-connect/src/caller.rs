@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderValue};
-use oncegate_core::limits::STEP_ANSWER_BYTES_MAX;
 use oncegate_core::time::Timestamp;
 use reqwest::redirect;
 use url::Url;
@@ -108,7 +107,7 @@ impl Caller {
         };
         let url = outgoing.url().clone();
         let mut received = None;
-        let exchange = Box::pin(exchange(client, outgoing, &mut received));
+        let exchange = Box::pin(exchange(client, outgoing, request.answer_bytes_max, &mut received));
         let ended = tokio::time::timeout(request.timeout, exchange).await;
         match (received, ended) {
             (Some(received), _) => received.outcome(&url, wall_now),
@@ -175,6 +174,7 @@ struct Received {
 async fn exchange(
     client: &reqwest::Client,
     request: reqwest::Request,
+    bytes_max: usize,
     received: &mut Option<Received>,
 ) -> Result<(), reqwest::Error> {
     let mut response = client.execute(request).await?;
@@ -185,7 +185,7 @@ async fn exchange(
         cut: true,
     });
     while let Some(chunk) = response.chunk().await? {
-        let room = STEP_ANSWER_BYTES_MAX - received.body.len();
+        let room = bytes_max - received.body.len();
         received.body.extend_from_slice(&chunk[..chunk.len().min(room)]);
         if chunk.len() > room {
             return Ok(());

@@ -54,7 +54,7 @@ pub enum Failure {
 /// The body of an answer, as it came: neither decompressed nor decoded.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Answer {
-    /// At most [`oncegate_core::limits::STEP_ANSWER_BYTES_MAX`] bytes.
+    /// At most [`crate::OutgoingRequest::answer_bytes_max`] bytes.
     pub body: Vec<u8>,
     /// The `Content-Type`, if it came and is readable text.
     pub content_type: Option<String>,

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use http::Method;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use oncegate_core::limits::STEP_ANSWER_BYTES_MAX;
 
 use crate::guard::{self, Refusal};
 
@@ -27,6 +28,8 @@ pub struct OutgoingRequest {
     pub idempotency_header: HeaderName,
     /// From the first look-up of the name to the last byte of the answer.
     pub timeout: Duration,
+    /// How much of the answer's body is read, in bytes; the rest is cut.
+    pub answer_bytes_max: usize,
 }
 
 impl OutgoingRequest {
@@ -45,6 +48,7 @@ impl OutgoingRequest {
             idempotency_key: idempotency_key.into(),
             idempotency_header: Self::IDEMPOTENCY_HEADER,
             timeout: Self::TIMEOUT_DEFAULT,
+            answer_bytes_max: STEP_ANSWER_BYTES_MAX,
         }
     }
 

@@ -16,6 +16,7 @@ use crate::fair::{self, AtWork};
 use crate::gatekeeper::Gatekeeper;
 use crate::held::{HeldAttempts, hand_back};
 use crate::nudger;
+use crate::poller::{self, Polled};
 use crate::scheduler::{self, Scheduled};
 use crate::worker::{Ended, Worker};
 
@@ -32,6 +33,8 @@ pub struct Options {
     pub mailer: Option<Mailer>,
     /// What runs by the clock.
     pub schedules: Arc<[Scheduled]>,
+    /// What is asked for news.
+    pub polls: Arc<[Polled]>,
 }
 
 /// The running loops.
@@ -40,6 +43,7 @@ pub struct Engine {
     work: JoinHandle<()>,
     nudges: JoinHandle<()>,
     schedules: JoinHandle<()>,
+    polls: JoinHandle<()>,
     upkeep: JoinHandle<()>,
     bulk: JoinHandle<()>,
 }
@@ -59,6 +63,8 @@ impl Engine {
         let (stop, stopped) = watch::channel(false);
         let nudges = tokio::spawn(nudger::run(Arc::clone(&gate), options.caller.clone(), stopped.clone()));
         let schedules = tokio::spawn(scheduler::run(Arc::clone(&gate), options.schedules, stopped.clone()));
+        let polls = poller::run(Arc::clone(&gate), options.caller.clone(), options.polls, stopped.clone());
+        let polls = tokio::spawn(polls);
         let worker = Worker {
             gate: Arc::clone(&gate),
             caller: options.caller,
@@ -68,13 +74,13 @@ impl Engine {
         let work = tokio::spawn(work(worker, options.concurrency.max(1), stopped.clone()));
         let bulk = tokio::spawn(bulk(Arc::clone(&gate), stopped.clone()));
         let upkeep = tokio::spawn(upkeep(gate, stopped));
-        Self { stop, work, nudges, schedules, upkeep, bulk }
+        Self { stop, work, nudges, schedules, polls, upkeep, bulk }
     }
 
     /// Takes nothing new, waits up to [`limits::DRAIN_MAX`] for what runs, hands back what is left.
     pub async fn drain(self) {
         let _ = self.stop.send(true);
-        for task in [self.nudges, self.schedules, self.work, self.upkeep, self.bulk] {
+        for task in [self.nudges, self.schedules, self.polls, self.work, self.upkeep, self.bulk] {
             if let Err(error) = task.await {
                 tracing::error!(panicked = error.is_panic(), "a loop ended badly");
             }

@@ -3,6 +3,7 @@
 //! [`gatekeeper::Gatekeeper`] is what every way in calls; [`engine::Engine`] is what works in the background. Both
 //! see the store's trait and the connector, never SQL, never HTTP requests coming in.
 
+pub mod arrivals;
 pub mod book;
 mod cluster;
 mod each;
@@ -16,6 +17,7 @@ mod looking;
 mod message;
 pub mod nudger;
 mod outside;
+pub mod poller;
 mod render;
 mod request;
 pub mod scheduler;

@@ -14,6 +14,7 @@ use oncegate_runner::engine::{self, Engine};
 use oncegate_runner::entropy;
 use oncegate_runner::flow::Action;
 use oncegate_runner::gatekeeper::Gatekeeper;
+use oncegate_runner::poller::Polled;
 use oncegate_runner::scheduler::Scheduled;
 use oncegate_runner::targets;
 use oncegate_store::access::{self, Preset};
@@ -24,7 +25,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::backups::Backups;
-use crate::config::{Config, Declared, Timed};
+use crate::config::{Config, Declared, Polling, Source, Timed};
 pub use crate::http::server::Limits;
 use crate::http::{AppState, Doors, api_tokens, router, server};
 use crate::metrics::Metrics;
@@ -82,6 +83,14 @@ pub enum StartError {
         automation: String,
         /// Which step.
         step: String,
+        /// Why, and how to mend it.
+        message: String,
+    },
+    /// A poll whose calls would be refused.
+    #[error("poll `{poll}`: {message}")]
+    Poll {
+        /// Which source.
+        poll: String,
         /// Why, and how to mend it.
         message: String,
     },
@@ -198,6 +207,7 @@ pub async fn start(options: Options) -> Result<Running, StartError> {
             caller,
             mailer,
             schedules: Arc::clone(&doors.schedules),
+            polls: Arc::clone(&doors.polls),
         },
     );
     let (stop, stopped) = watch::channel(false);
@@ -239,6 +249,11 @@ pub fn caller(config: &Config) -> Result<Caller, StartError> {
     let options =
         oncegate_connect::Options { allow_private: config.allow_private.clone(), ..Default::default() };
     let caller = Caller::new(&options).map_err(|e| StartError::Caller(e.to_string()))?;
+    for (name, polling) in config.all().flat_map(|d| &d.polls) {
+        let url = polling.call.sample(&polling.poll);
+        let checked = url.and_then(|url| caller.check_url(&url).map_err(|e| e.to_string()));
+        checked.map_err(|message| StartError::Poll { poll: name.clone(), message })?;
+    }
     for (automation, declared) in config.all().flat_map(|d| &d.automations) {
         if let Some(hook) = &declared.retrigger {
             let url = String::from_utf8_lossy(hook.url.expose());
@@ -284,7 +299,7 @@ async fn declare(
     others: Vec<(WorkspaceName, Declared)>,
 ) -> Result<Doors, StartError> {
     let (mut doors, mut automations, mut known) = (Doors::default(), HashMap::new(), vec![]);
-    let mut schedules = vec![];
+    let (mut schedules, mut polls) = (vec![], vec![]);
     for (name, declared) in std::iter::once((WorkspaceName::default(), default)).chain(others) {
         let (workspace, made) = store.add_workspace(name.clone(), "start".into()).await?;
         if made {
@@ -302,6 +317,19 @@ async fn declare(
         schedules.extend(declared.schedules.into_iter().map(|(source, Timed { automation, schedule })| {
             Scheduled { workspace, source, automation, schedule }
         }));
+        for (source, Polling { source: what, poll, call }) in declared.polls {
+            let Source { automation, rules, environment, .. } = what.clone();
+            polls.push(Polled {
+                workspace,
+                source: source.clone(),
+                automation,
+                poll,
+                call,
+                rules,
+                environment,
+            });
+            doors.add_polled(workspace, source, what);
+        }
         doors.add(name, workspace, declared.sources);
         known.push(workspace);
     }
@@ -313,6 +341,7 @@ async fn declare(
     }
     book.declare(automations);
     doors.schedules = schedules.into();
+    doors.polls = polls.into();
     Ok(doors)
 }
 
@@ -327,7 +356,9 @@ fn marks(declared: &Declared) -> access::Declared {
         declared.sources.iter().map(|(name, source)| (format!("source {name}"), mark(format!("{source:?}"))));
     let schedules =
         declared.schedules.iter().map(|(name, timed)| (format!("source {name}"), mark(format!("{timed:?}"))));
-    automations.chain(sources).chain(schedules).collect()
+    let polls =
+        declared.polls.iter().map(|(name, polling)| (format!("source {name}"), mark(format!("{polling:?}"))));
+    automations.chain(sources).chain(schedules).chain(polls).collect()
 }
 
 /// Renaming an automation never forgets what was done (DESIGN §2).

@@ -445,7 +445,8 @@ fn config(bytes: &[u8]) -> Result<(), String> {
         Ok(read) => {
             let lost = read.all().find_map(|declared| {
                 let leads = |name| declared.automations.get(name).is_some_and(|a| a.flow.is_some());
-                declared.sources.values().find(|source| !leads(&source.automation))
+                let polled = declared.polls.values().map(|polling| &polling.source);
+                declared.sources.values().chain(polled).find(|source| !leads(&source.automation))
             });
             promise(lost.is_none(), || format!("a source leads nowhere: {lost:?}"))
         }

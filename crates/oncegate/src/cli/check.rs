@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use oncegate_core::policy::in_words;
 use oncegate_core::time::Timestamp;
 use oncegate_core::webhook::SecretPlace;
 use oncegate_store::clock::{Clock, SystemClock};
@@ -10,7 +11,7 @@ use super::term::table::{Cell, Column, Shrink, table};
 use super::term::text::clean;
 use super::term::{Screen, Style};
 use crate::app;
-use crate::config::{self, Config, Declared, ProcessEnvironment, Source, Timed};
+use crate::config::{self, Config, Declared, Polling, ProcessEnvironment, Source, Timed};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -25,7 +26,7 @@ pub(super) fn run(args: &Args) -> Result<(), String> {
     super::say(format_args!(
         "{}: fine. {} source(s), {} automation(s){}.",
         args.config.display(),
-        config.all().map(|d| d.sources.len() + d.schedules.len()).sum::<usize>(),
+        config.all().map(Declared::all_sources).sum::<usize>(),
         config.all().map(|d| d.automations.len()).sum::<usize>(),
         match config.workspaces.len() {
             0 => String::new(),
@@ -33,7 +34,7 @@ pub(super) fn run(args: &Args) -> Result<(), String> {
         }
     ));
     let now = SystemClock::new().read().wall;
-    for page in [sources(&config), schedules(&config, now)].into_iter().flatten() {
+    for page in [sources(&config), schedules(&config, now), polls(&config)].into_iter().flatten() {
         super::say(format_args!("\n{}", page.trim_end()));
     }
     Ok(())
@@ -81,6 +82,26 @@ fn schedules(config: &Config, now: Timestamp) -> Option<String> {
         Column::new("WHEN", Shrink::End),
         Column::new("RUNS", Shrink::End),
         Column::new("NEXT", Shrink::End),
+    ];
+    (!rows.is_empty()).then(|| table(&Screen::stdout(), &columns, &rows))
+}
+
+/// Whom each poll asks.
+fn polls(config: &Config) -> Option<String> {
+    let row = |(name, polling): (String, &Polling)| {
+        vec![
+            Cell::from(clean(&name)),
+            Cell::from(clean(&polling.call.shown())),
+            Cell::from(in_words(polling.poll.every)),
+            Cell::from(clean(polling.source.automation.as_str())),
+        ]
+    };
+    let rows: Vec<Vec<Cell>> = named(config, |declared| declared.polls.iter()).into_iter().map(row).collect();
+    let columns = [
+        Column::new("POLL", Shrink::Never),
+        Column::new("ASKS", Shrink::Middle),
+        Column::new("EVERY", Shrink::Never),
+        Column::new("RUNS", Shrink::End),
     ];
     (!rows.is_empty()).then(|| table(&Screen::stdout(), &columns, &rows))
 }

@@ -18,6 +18,7 @@ use serde_saphyr::{Location, Spanned};
 use super::guards::{MachineMailWord, MailFile, SenderFile};
 use super::json::Json;
 use super::mail::SmtpFile;
+use super::polls::PollFile;
 use super::schedules::ScheduleFile;
 use super::steps::StepFile;
 use super::targets::TargetFile;
@@ -128,6 +129,8 @@ pub(super) struct SourceFile {
     pub(super) provider: Option<Spanned<String>>,
     #[serde(default)]
     pub(super) schedule: Option<Spanned<ScheduleFile>>,
+    #[serde(default)]
+    pub(super) poll: Option<PollFile>,
     pub(super) automation: Spanned<String>,
     #[serde(default)]
     pub(super) secret: Option<Spanned<String>>,
@@ -164,29 +167,38 @@ pub(super) struct SourceFile {
 }
 
 impl SourceFile {
-    /// A member that says something of webhooks.
-    pub(super) fn of_webhooks(&self) -> Option<&'static str> {
-        let said = [
+    /// A member that says something of what senders send.
+    pub(super) fn of_senders(&self) -> Option<&'static str> {
+        said([
             (self.provider.is_some(), "provider"),
             (self.secret.is_some(), "secret"),
             (!self.secrets.is_empty(), "secrets"),
             (self.secret_in.is_some(), "secret_in"),
             (self.verify_token.is_some(), "verify_token"),
             (self.organization.is_some(), "organization"),
+            (self.delivery_id.is_some(), "delivery_id"),
+            (self.batch.is_some(), "batch"),
+            (self.hmac.is_some(), "hmac"),
+            (self.sender.is_some(), "sender"),
+            (self.mail.is_some(), "mail"),
+            (self.machine_mail.is_some(), "machine_mail"),
+        ])
+    }
+
+    /// A member that says something of events.
+    pub(super) fn of_events(&self) -> Option<&'static str> {
+        said([
             (self.key.is_some(), "key"),
             (!self.volatile.is_empty(), "volatile"),
             (self.repeat.is_some(), "repeat"),
             (!self.identity.is_empty(), "identity"),
-            (self.delivery_id.is_some(), "delivery_id"),
-            (self.batch.is_some(), "batch"),
-            (self.hmac.is_some(), "hmac"),
             (self.environment.is_some(), "environment"),
-            (self.sender.is_some(), "sender"),
-            (self.mail.is_some(), "mail"),
-            (self.machine_mail.is_some(), "machine_mail"),
-        ];
-        said.into_iter().find(|(is_said, _)| *is_said).map(|(_, member)| member)
+        ])
     }
+}
+
+fn said<const N: usize>(members: [(bool, &'static str); N]) -> Option<&'static str> {
+    members.into_iter().find(|(is_said, _)| *is_said).map(|(_, member)| member)
 }
 
 /// `true`, or the field that holds the list.

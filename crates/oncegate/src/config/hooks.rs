@@ -1,6 +1,7 @@
 //! What stands in the file about others that call or are called: the hook of a stopped caller's tool, and the
 //! environment that a source's events must be of.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use http::HeaderName;
@@ -8,6 +9,7 @@ use oncegate_core::secret::Secret;
 use oncegate_core::webhook::{EventEnvironment, as_text};
 use oncegate_runner::flow::HeaderText;
 use oncegate_runner::nudger::Hook;
+use serde_saphyr::Spanned;
 
 use super::file::{AutomationFile, EnvironmentFile};
 use super::secrets::{self, Secrets};
@@ -40,8 +42,18 @@ pub(super) fn retrigger(
         // It is named by its reference: it may be secret itself.
         return Err(at(place, format!("`{}` {why}", hook.url.value)));
     }
+    let headers = headers(&hook.headers, secrets, at)?;
+    Ok(Some(Arc::new(Hook { url: Secret::new(text.as_str()), headers })))
+}
+
+/// Headers whose values are sent as they are.
+pub(super) fn headers(
+    declared: &BTreeMap<String, Spanned<String>>,
+    secrets: &Secrets<'_>,
+    at: At<'_>,
+) -> Result<Vec<(String, HeaderText)>, ConfigError> {
     let mut headers = vec![];
-    for (name, value) in &hook.headers {
+    for (name, value) in declared {
         let here = |message: String| at(value.referenced, message);
         if name.parse::<HeaderName>().is_err() {
             return Err(here(format!("`{name}` cannot be the name of a header; write e.g. `X-Api-Key`")));
@@ -60,7 +72,7 @@ pub(super) fn retrigger(
         };
         headers.push((name.clone(), text));
     }
-    Ok(Some(Arc::new(Hook { url: Secret::new(text.as_str()), headers })))
+    Ok(headers)
 }
 
 /// The environment that events of a source must be of.

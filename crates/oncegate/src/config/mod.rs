@@ -8,6 +8,7 @@ mod identity;
 mod json;
 mod lookup;
 mod mail;
+mod polls;
 mod schedules;
 mod secrets;
 mod sentence;
@@ -27,10 +28,12 @@ use oncegate_connect::{PrivateAllowance, TargetName};
 use oncegate_core::access::WorkspaceName;
 use oncegate_core::key::AutomationName;
 use oncegate_core::limits;
+use oncegate_core::poll::Poll;
 use oncegate_core::schedule::Schedule;
 use oncegate_core::secret::Secret;
 use oncegate_core::webhook::{EventEnvironment, EventRules, MachineMail, Provider, SenderLimit, Trust};
 use oncegate_runner::book::Automation;
+use oncegate_runner::poller::PollCall;
 use oncegate_runner::targets::TargetRules;
 
 use crate::backups::Plan;
@@ -88,12 +91,42 @@ pub struct Declared {
     pub sources: HashMap<String, Source>,
     /// The sources that run by the clock, by name.
     pub schedules: BTreeMap<String, Timed>,
+    /// The sources that ask for news, by name.
+    pub polls: BTreeMap<String, Polling>,
     /// By folded name.
     pub automations: HashMap<AutomationName, Automation>,
     /// Automations that were called otherwise before: old name, new name.
     pub renamed: Vec<(AutomationName, AutomationName)>,
     /// How targets may be called: by everybody, where it stands at the top of the file, else by this workspace.
     pub targets: HashMap<TargetName, TargetRules>,
+}
+
+impl Declared {
+    /// How many sources there are of every kind.
+    pub fn all_sources(&self) -> usize {
+        self.sources.len() + self.schedules.len() + self.polls.len()
+    }
+
+    /// Those whose events have fields that name them.
+    pub fn named(&self) -> impl Iterator<Item = &String> {
+        self.sources.keys().chain(self.polls.keys())
+    }
+
+    /// What names the events of the source of this name; none has those that run by the clock.
+    pub fn source(&self, name: &str) -> Option<&Source> {
+        self.sources.get(name).or_else(|| self.polls.get(name).map(|polling| &polling.source))
+    }
+}
+
+/// A source that asks an API what is new.
+#[derive(Clone, Debug)]
+pub struct Polling {
+    /// What names its items, and which automation they run.
+    pub source: Source,
+    /// What is read of the answers, and how often.
+    pub poll: Poll,
+    /// How it is asked.
+    pub call: PollCall,
 }
 
 /// A source that runs by the clock.
@@ -273,9 +306,9 @@ fn declared(
 ) -> Result<Declared, ConfigError> {
     let (declared, by_name) = (automations, self::automations(automations, around, at)?);
     let renamed = renamed(declared, &by_name, at)?;
-    let (sources, schedules) = sources::sources(sources, around, &by_name, at)?;
+    let sources::Sources { webhooks, schedules, polls } = sources::sources(sources, around, &by_name, at)?;
     let targets = targets::targets(targets, at)?;
-    Ok(Declared { sources, schedules, automations: by_name, renamed, targets })
+    Ok(Declared { sources: webhooks, schedules, polls, automations: by_name, renamed, targets })
 }
 
 fn automations(

@@ -78,7 +78,8 @@ pub(super) fn timed(
     leads_to: (oncegate_core::key::AutomationName, Option<&str>),
     at: At<'_>,
 ) -> Result<Timed, ConfigError> {
-    if let Some(member) = declared.of_webhooks() {
+    let poll = declared.poll.as_ref().map(|_| "poll");
+    if let Some(member) = declared.of_senders().or_else(|| declared.of_events()).or(poll) {
         let message =
             format!("`{name}` has a `schedule`, so nobody sends to it; remove `{member}`", name = name.value);
         return Err(at(name.referenced, message));

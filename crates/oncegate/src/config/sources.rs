@@ -1,22 +1,28 @@
-//! The sources that the file declares: webhook endpoints, and schedules.
+//! The sources that the file declares: webhook endpoints, schedules and polls.
 
 use std::collections::{BTreeMap, HashMap};
 
 use oncegate_core::key::AutomationName;
-use oncegate_core::webhook::{Provider, ProviderError, Trust};
+use oncegate_core::webhook::{EventEnvironment, Provider, ProviderError, Trust};
 use oncegate_runner::book::Automation;
 use serde_saphyr::Spanned;
 
 use super::{
-    Around, At, ConfigError, Source, Timed, file, guards, hooks, identity, schedules, secrets, sentence,
+    Around, At, ConfigError, Polling, Source, Timed, file, guards, hooks, identity, polls, schedules,
+    secrets, sentence,
 };
 
 /// Shortest secret, in bytes, of a sender that signs nothing: it is all that stands between everybody and the
 /// automation.
 const SHOWN_SECRET_BYTES_MIN: usize = 16;
 
-/// Endpoints and schedules, by name.
-type Sources = (HashMap<String, Source>, BTreeMap<String, Timed>);
+/// Endpoints, schedules and polls, by name.
+#[derive(Default)]
+pub(super) struct Sources {
+    pub(super) webhooks: HashMap<String, Source>,
+    pub(super) schedules: BTreeMap<String, Timed>,
+    pub(super) polls: BTreeMap<String, Polling>,
+}
 
 pub(super) fn sources(
     file: &file::Members<file::SourceFile>,
@@ -24,7 +30,7 @@ pub(super) fn sources(
     automations: &HashMap<AutomationName, Automation>,
     at: At<'_>,
 ) -> Result<Sources, ConfigError> {
-    let (mut sources, mut schedules) = (HashMap::new(), BTreeMap::new());
+    let mut sources = Sources::default();
     for (name, declared) in file {
         let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-_".contains(c);
         if name.value.is_empty() || name.value.len() > 64 || !name.value.chars().all(plain) {
@@ -44,12 +50,32 @@ pub(super) fn sources(
         if let Some(schedule) = &declared.schedule {
             let record = automations.get(&automation).and_then(|declared| declared.record.as_deref());
             let timed = schedules::timed((name, declared), schedule, (automation, record), at)?;
-            schedules.insert(name.value.clone(), timed);
+            sources.schedules.insert(name.value.clone(), timed);
+            continue;
+        }
+        let callers = automations.get(&automation).map(|declared| declared.callers.as_ref());
+        if let Some(poll) = &declared.poll {
+            if let Some(member) = declared.of_senders() {
+                let message = format!(
+                    "`{name}` has a `poll`, so nobody sends to it; remove `{member}`",
+                    name = name.value
+                );
+                return Err(at(name.referenced, message));
+            }
+            needs_key(name, declared, true, at)?;
+            let rules = identity::of_events(declared, callers, at)?;
+            let environment = environment(declared, at)?;
+            let (provider, trust) = (Provider::Polled, Trust::default());
+            let (sender, machine_mail) = (None, None);
+            let source = Source { provider, trust, automation, rules, environment, sender, machine_mail };
+            let polling = polls::polling(declared, poll, source, around.secrets, at)?;
+            sources.polls.insert(name.value.clone(), polling);
             continue;
         }
         let Some(named) = &declared.provider else {
             let message = format!(
-                "the source `{}` needs `provider`, which says who sends to it, or `schedule`, which says when it runs",
+                "the source `{}` needs `provider`, which says who sends to it, `schedule`, which says when it runs, or `poll`, \
+                 which says whom it asks for news",
                 name.value
             );
             return Err(at(name.referenced, message));
@@ -64,28 +90,37 @@ pub(super) fn sources(
             ));
         }
         let trust = trust(name, declared, &provider, around.secrets, at)?;
-        let key_fields = declared.key.as_ref();
-        if key_fields.is_none_or(|key| key.value.is_empty())
-            && (key_fields.is_some() || matches!(provider, Provider::Hmac(_)))
-        {
-            return Err(at(
-                key_fields.map_or(name.referenced, |key| key.referenced),
-                format!(
-                    "the source `{}` needs `key`: the fields that tell its events apart, e.g. `key: [order.id]`",
-                    name.value
-                ),
-            ));
-        }
-        let callers = automations.get(&automation).map(|declared| declared.callers.as_ref());
+        needs_key(name, declared, matches!(provider, Provider::Hmac(_)), at)?;
         let rules = identity::of_events(declared, callers, at)?;
-        let environment =
-            declared.environment.as_ref().map(|declared| hooks::environment(declared, at)).transpose()?;
+        let environment = environment(declared, at)?;
         let sender = declared.sender.as_ref().map(|declared| guards::sender(declared, at)).transpose()?;
         let machine_mail = guards::machine_mail(declared, &provider, around.mail_from, at)?;
         let source = Source { provider, trust, automation, rules, environment, sender, machine_mail };
-        sources.insert(name.value.clone(), source);
+        sources.webhooks.insert(name.value.clone(), source);
     }
-    Ok((sources, schedules))
+    Ok(sources)
+}
+
+fn environment(declared: &file::SourceFile, at: At<'_>) -> Result<Option<EventEnvironment>, ConfigError> {
+    declared.environment.as_ref().map(|declared| hooks::environment(declared, at)).transpose()
+}
+
+/// Refuses a source whose events nothing names; `always`: its provider has no key of its own.
+fn needs_key(
+    name: &Spanned<String>,
+    declared: &file::SourceFile,
+    always: bool,
+    at: At<'_>,
+) -> Result<(), ConfigError> {
+    let fields = declared.key.as_ref();
+    if fields.is_some_and(|key| !key.value.is_empty()) || (fields.is_none() && !always) {
+        return Ok(());
+    }
+    let message = format!(
+        "the source `{}` needs `key`: the fields that tell its events apart, e.g. `key: [order.id]`",
+        name.value
+    );
+    Err(at(fields.map_or(name.referenced, |key| key.referenced), message))
 }
 
 fn provider(

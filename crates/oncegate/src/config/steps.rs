@@ -417,7 +417,7 @@ fn forward(
 }
 
 /// A hook's URL is a secret of its own: it may come from the environment or a file.
-fn url(
+pub(super) fn url(
     declared: &Spanned<String>,
     sees: Sees<'_>,
     secrets: &Secrets<'_>,

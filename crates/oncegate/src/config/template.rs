@@ -12,6 +12,8 @@ pub(super) enum Sees<'a> {
     Payload,
     /// A step, with the names of those before it and of all of its automation, and what else there is.
     Step { before: &'a [&'a str], all: &'a [&'a str], item: bool, response: bool },
+    /// A poll asks before there is any event.
+    Cursor,
 }
 
 const ROOTS: [&str; 6] = ["payload", "steps", "idempotency_key", "automation", "attempt", "oncegate"];
@@ -23,7 +25,7 @@ impl Sees<'_> {
     /// The same, done for each item of a list.
     pub(super) fn of_an_item(self) -> Self {
         match self {
-            Self::Payload => self,
+            Self::Payload | Self::Cursor => self,
             Self::Step { before, all, response, .. } => Self::Step { before, all, item: true, response },
         }
     }
@@ -31,7 +33,7 @@ impl Sees<'_> {
     /// The same, of what a lookup was answered.
     pub(super) fn of_a_response(self) -> Self {
         match self {
-            Self::Payload => self,
+            Self::Payload | Self::Cursor => self,
             Self::Step { before, all, item, .. } => Self::Step { before, all, item, response: true },
         }
     }
@@ -77,6 +79,10 @@ impl Sees<'_> {
         let mut parts = path.split('.');
         let root = parts.next().unwrap_or_default();
         match (self, root, parts.next()) {
+            (Sees::Cursor, "cursor", None) => None,
+            (Sees::Cursor, _, _) => Some(format!(
+                "`{path}` is not known here; the url of a poll is filled in with `cursor` alone"
+            )),
             (_, "payload", _) => None,
             (Sees::Payload, root, _) if ROOTS.contains(&root) => {
                 Some(format!("`{root}` is not known yet when a record is named; only `payload` is"))

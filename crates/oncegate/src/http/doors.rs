@@ -1,4 +1,4 @@
-//! The sources of every workspace: webhook endpoints, and those that run by the clock.
+//! The sources of every workspace: webhook endpoints, those that run by the clock, and those that ask for news.
 
 use std::collections::HashMap;
 use std::ops::Deref;
@@ -7,6 +7,7 @@ use std::sync::Arc;
 use oncegate_core::access::WorkspaceName;
 use oncegate_core::json::told;
 use oncegate_core::key::Workspace;
+use oncegate_runner::poller::Polled;
 use oncegate_runner::scheduler::Scheduled;
 
 use super::problem::Problem;
@@ -44,6 +45,10 @@ pub(crate) struct Doors {
     workspaces: HashMap<WorkspaceName, Workspace>,
     /// Those that nobody knocks at, by name within a workspace.
     pub(crate) schedules: Arc<[Scheduled]>,
+    /// The same of those that ask.
+    pub(crate) polls: Arc<[Polled]>,
+    /// What names the items of those that ask. Apart from `sources`, so that nobody can knock there.
+    polled: HashMap<(Workspace, String), Source>,
 }
 
 impl Doors {
@@ -62,7 +67,17 @@ impl Doors {
         self.sources.extend(ours);
     }
 
-    /// The source that a workspace has under a name.
+    /// Adds what names the items of a poll.
+    pub(crate) fn add_polled(&mut self, workspace: Workspace, name: String, declared: config::Source) {
+        self.polled.insert((workspace, name), Source { workspace, recents: Recents::default(), declared });
+    }
+
+    /// The source whose events a workspace has stored under a name, whoever brought them.
+    pub(crate) fn brings(&self, workspace: Workspace, name: &str) -> Option<&Source> {
+        self.source(workspace, name).or_else(|| self.polled.get(&(workspace, name.to_owned())))
+    }
+
+    /// The source that a workspace has under a name, and at which senders knock.
     pub(crate) fn source(&self, workspace: Workspace, name: &str) -> Option<&Source> {
         self.sources.get(&(workspace, name.to_owned()))
     }

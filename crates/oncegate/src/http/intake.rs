@@ -6,13 +6,10 @@ use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, HeaderValue, header};
 use oncegate_core::decide::StopReason;
-use oncegate_core::key::{IdempotencyKey, RecordName};
 use oncegate_core::limits;
 use oncegate_core::time::Timestamp;
-use oncegate_core::webhook::{
-    self, Answer, Aside, Headers, Kept, NoIdentity, Provider, Reading as Read, SignatureError,
-};
-use oncegate_runner::flow;
+use oncegate_core::webhook::{self, Answer, Aside, Headers, Kept, Provider, Reading as Read, SignatureError};
+use oncegate_runner::arrivals::Arrivals;
 use oncegate_store::api::{AdmitCall, AdmitEvent, Admitted, DeliveryRow, Release, UnverifiedCall};
 use oncegate_store::people::{Write, Written};
 use serde_json::{Value, json};
@@ -245,36 +242,14 @@ fn admit_call(
     events: Vec<webhook::Event>,
     by: By,
 ) -> AdmitCall {
-    let template = state.gate.book().automation(source.workspace, &source.automation).record;
-    let secret = state.gate.store().secret();
-    let events = events
-        .into_iter()
-        .map(|event| {
-            let likeness = event.repeat.map(|(subject, within)| {
-                subject.likeness(secret, source.workspace, &source.automation, within)
-            });
-            let about = event.about.map(|subject| subject.print(secret, source.workspace));
-            let (identity, record) = identified(event.identity, &event.payload, template.as_deref());
-            let aside = guards::aside(source, request.headers, &event.payload, by);
-            let sender = guards::sender(state, (source, name), request.headers, &event.payload);
-            let json = source.provider.scrubbed(event.payload.to_string(), request, &source.trust);
-            let (fingerprint, dated) = (event.fingerprint, event.dated);
-            let delivery_id = event.delivery_id;
-            AdmitEvent {
-                identity,
-                fingerprint,
-                likeness,
-                about,
-                delivery_id,
-                json,
-                of_batch: event.of_batch,
-                record,
-                aside,
-                sender,
-                dated,
-            }
-        })
-        .collect();
+    let arrivals = Arrivals::new(&state.gate, source.workspace, &source.automation, None);
+    let event = |event: webhook::Event| {
+        let aside = guards::aside(source, request.headers, &event.payload, by);
+        let sender = guards::sender(state, (source, name), request.headers, &event.payload);
+        let scrub = |json| source.provider.scrubbed(json, request, &source.trust);
+        AdmitEvent { aside, sender, ..arrivals.event(request.headers, event, scrub) }
+    };
+    let events = events.into_iter().map(event).collect();
     AdmitCall {
         workspace: source.workspace,
         source: name.to_owned(),
@@ -284,21 +259,6 @@ fn admit_call(
         events,
         releases: None,
         actor: format!("source:{name}"),
-    }
-}
-
-/// The key and the record of an event, or why it cannot run.
-pub(crate) fn identified(
-    identity: Result<IdempotencyKey, NoIdentity>,
-    payload: &Value,
-    template: Option<&str>,
-) -> (Result<IdempotencyKey, String>, Option<RecordName>) {
-    let record = template.map(|template| flow::record(template, payload)).transpose();
-    match (identity, record) {
-        (Ok(key), Ok(record)) => (Ok(key), record),
-        // Named, so that two events are two rows although their bodies are equal.
-        (Ok(key), Err(why)) => (Err(format!("{why} (key {key})")), None),
-        (Err(none), _) => (Err(none.to_string()), None),
     }
 }
 
@@ -342,7 +302,7 @@ pub(crate) async fn release(mut doing: Doing) -> Result<Response, Problem> {
     if !waits && Aside::parse(&row.verdict).is_none() {
         return Err(Problem::nothing_to_do(format!("this delivery is {} already", row.verdict)));
     }
-    let source = state.doors.source(doing.caller.workspace, &row.source).ok_or_else(|| {
+    let source = state.doors.brings(doing.caller.workspace, &row.source).ok_or_else(|| {
         Problem::unknown_source(format!(
             "no source is called `{}` any more; declare it again first",
             row.source

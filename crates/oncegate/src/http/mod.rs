@@ -60,7 +60,6 @@ use entry::Entry;
 use failures::Failures;
 pub(crate) use finish::without_controls;
 use health::Health;
-pub(crate) use intake::identified;
 use problem::Problem;
 use tokens::KnownTokens;
 use watch::RequestIds;

@@ -1,12 +1,16 @@
 //! The list of sources: where each is reached, what proves its senders, and what came to it lately; of those that run
-//! by the clock, which slots come next and which came last.
+//! by the clock, which slots come next and which came last; of those that ask for news, how far they have read, and
+//! what keeps them from it.
 
 use std::sync::Arc;
 
 use axum::extract::{Path, State};
 use http::Uri;
 use oncegate_core::json::told;
+use oncegate_core::policy::in_words;
 use oncegate_core::schedule::Schedule;
+use oncegate_core::time::Timestamp;
+use oncegate_runner::poller::Polled;
 use oncegate_runner::scheduler::Scheduled;
 use serde_json::{Map, Value, json};
 
@@ -32,7 +36,44 @@ pub(crate) async fn list(State(state): State<Arc<AppState>>, caller: Caller, uri
             schedules.push(timed(&state, scheduled).await?);
         }
     }
-    Ok(Json(json!({ "sources": rows, "schedules": schedules })))
+    let mut polls = vec![];
+    for one in state.doors.polls.iter() {
+        if one.workspace == caller.workspace && caller.sees(&one.automation) {
+            polls.push(polled(&state, one).await?);
+        }
+    }
+    Ok(Json(json!({ "sources": rows, "schedules": schedules, "polls": polls })))
+}
+
+/// A source that asks for news.
+async fn polled(state: &AppState, polled: &Polled) -> Result<Value, Problem> {
+    let Polled { poll, call, source, automation, .. } = polled;
+    let stands = polled.position(&state.gate).await?;
+    let now = state.gate.store().now().wall;
+    let next_at: Option<Timestamp> = stands.as_ref().map(|stands| stands.due(poll, now).max(now));
+    let stands = stands.as_ref();
+    let failing = stands.and_then(|stands| stands.failing.as_ref()).map(|failing| {
+        json!({
+            "in_a_row": failing.in_a_row,
+            "since": failing.since,
+            "last_at": failing.at,
+            "reason": failing.why,
+        })
+    });
+    Ok(json!({
+        "source": source,
+        "automation": automation,
+        "url": call.shown(),
+        "every": in_words(poll.every),
+        "order": poll.order,
+        "cursor": stands.map(|stands| poll.form.write(stands.cursor)),
+        "starts_from": stands.map(|stands| poll.form.write(stands.from)),
+        "under_way": stands.is_some_and(|stands| stands.busy_until.is_some_and(|until| until > now)),
+        "last_at": stands.and_then(|stands| stands.ended),
+        "last_brought": stands.filter(|stands| stands.ended.is_some()).map(|stands| stands.taken),
+        "next_at": next_at,
+        "failing": failing,
+    }))
 }
 
 /// How many of the next slots are told of one.
@@ -75,6 +116,10 @@ pub(crate) async fn show(
     let scheduled = state.doors.schedules.iter().find(named).filter(|one| caller.sees(&one.automation));
     if let Some(scheduled) = scheduled {
         return Ok(Json(timed(&state, scheduled).await?));
+    }
+    let named = |one: &&Polled| one.workspace == caller.workspace && one.source == name;
+    if let Some(one) = state.doors.polls.iter().find(named).filter(|one| caller.sees(&one.automation)) {
+        return Ok(Json(polled(&state, one).await?));
     }
     let source = state.doors.source(caller.workspace, &name).filter(|s| caller.sees(&s.automation));
     let source =

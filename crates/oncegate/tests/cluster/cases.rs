@@ -16,6 +16,8 @@ mod load;
 mod paths;
 #[path = "../it/cases/people.rs"]
 mod people;
+#[path = "../it/cases/polls.rs"]
+mod polls;
 #[path = "../it/cases/resets.rs"]
 mod resets;
 #[path = "../it/cases/runner.rs"]

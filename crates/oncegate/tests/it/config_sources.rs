@@ -333,7 +333,7 @@ fn of_schedules() {
         whole,
         &[
             ("nightly: { automation: a, schedule: ^{ missed: skip } }", "a schedule needs `at`"),
-            ("^nightly: { automation: a }", "needs `provider`, which says who sends to it, or `schedule`"),
+            ("^nightly: { automation: a }", "needs `provider`, which says who sends to it, `schedule`"),
             (
                 "^nightly: { automation: a, provider: tally, schedule: { every: 1h } }",
                 "`nightly` has a `schedule`, so nobody sends to it; remove `provider`",
@@ -357,5 +357,100 @@ fn of_schedules() {
     ] {
         let config = read(&fine).unwrap_or_else(|e| panic!("{e}\n{fine}"));
         assert_eq!((config.default.schedules.len(), config.default.sources.len()), (1, 0));
+    }
+}
+
+#[test]
+fn of_polls() {
+    const URL: &str = "https://crm.example.com/contacts?since={{ cursor }}";
+    let poll = |members: &str| {
+        source(&format!("key: [id], poll: {{ url: '{URL}', cursor: updated_at, {members} }}"))
+    };
+    check(
+        poll,
+        &[
+            ("every: ^5s", "poll.every must be 10s to 24h"),
+            ("every: ^5", "`5` has no unit"),
+            ("every: 1m, overlap: ^0s", "poll.overlap must be 1s to 24h"),
+            ("every: 1m, overlap: ^2d", "poll.overlap must be 1s to 24h"),
+            ("every: 1m, timeout: ^10m", "poll.timeout must be 1s to 5m"),
+            ("every: 1m, form: ^iso", "is not known here; known are timestamp, seconds"),
+            ("every: 1m, order: ^descending", "did you mean `ascending`? Known are any, ascending"),
+            (
+                "every: 1m, start: ^yesterday",
+                "`yesterday` is no start; write `now`, or a date and time with its zone",
+            ),
+            ("every: 1m, start: ^'2026-01-05T10:00:00'", "with its zone"),
+            ("every: 1m, form: number, start: ^now", "nobody knows which number is `now`"),
+            (
+                "every: 1m, form: number, start: 1, overlap: ^5s",
+                "a cursor that is a number has no time to read back by",
+            ),
+            ("every: 1m, next: ^{ token: next, query: '' }", "next.query is blank"),
+            ("every: 1m, ^item: results", "did you mean `items`?"),
+            (
+                "every: 1m, headers: { Authorization: ^Bearer 1234 }",
+                "must not stand in this file; write `env:NAME`",
+            ),
+            ("every: 1m, headers: { X-Since: ^'{{ cursor }}' }", "a template is not filled in here"),
+        ],
+    );
+    let whole = |whole: &str| format!("{AUTOMATION}sources:\n  {whole}\n");
+    let with = |url: &str| {
+        format!("s: {{ automation: a, key: [id], poll: {{ url: {url}, every: 1m, cursor: at }} }}")
+    };
+    check(
+        whole,
+        &[
+            (
+                &with("^'https://x.example.com/?a={{ cursr }}'"),
+                "`cursr` is not known here; the url of a poll",
+            ),
+            (&with("^'https://x.example.com/?a={{ payload.id }}'"), "filled in with `cursor` alone"),
+            (&with("^'https://x.example.com/?a={{ cursor | nope }}'"), "there is no filter `nope`"),
+            (&with("^'https:///?a={{ cursor }}'"), "names no host"),
+            (&with("^'ftp://x.example.com/{{ cursor }}'"), "is no http or https URL"),
+            (
+                "^s: { automation: a, poll: { url: 'https://x.example.com', every: 1m, cursor: at } }",
+                "the source `s` needs `key`",
+            ),
+            (
+                "^s: { automation: a, key: [id], provider: tally, poll: { url: 'https://x.example.com', every: 1m, cursor: at } }",
+                "`s` has a `poll`, so nobody sends to it; remove `provider`",
+            ),
+            (
+                "^s: { automation: a, key: [id], batch: true, poll: { url: 'https://x.example.com', every: 1m, cursor: at } }",
+                "remove `batch`",
+            ),
+            (
+                "^s: { automation: a, schedule: { every: 1h }, poll: { url: 'https://x.example.com', every: 1m, cursor: at } }",
+                "remove `poll`",
+            ),
+            (
+                "s: { automation: a, key: ['header:x-id'], poll: { url: ^'https://x.example.com', every: 1m, cursor: at } }",
+                "`header:x-id` stands in a header, and the items of a poll have none",
+            ),
+            (
+                "s: { automation: a, key: [id], poll: { url: 'https://x.example.com', every: 1m, form: number, cursor: ^id } }",
+                "nobody knows which number is `now`",
+            ),
+            (
+                "s: { automation: a, key: [id], poll: { ^url: 'https://x.example.com', every: 1m } }",
+                "`cursor` is missing here",
+            ),
+        ],
+    );
+    for fine in [
+        poll("every: 1m"),
+        poll(
+            "every: 24h, overlap: 24h, timeout: 5m, items: data.items, next: { token: paging.next, query: after }",
+        ),
+        poll(
+            "every: 10s, form: milliseconds, start: 2026-01-05T10:00:00Z, order: ascending, next: links.next",
+        ),
+        poll("every: 1m, form: number, start: 0, headers: { Authorization: env:HOOK, X-Version: '3' }"),
+    ] {
+        let config = read(&fine).unwrap_or_else(|e| panic!("{e}\n{fine}"));
+        assert_eq!((config.default.polls.len(), config.default.sources.len()), (1, 0));
     }
 }

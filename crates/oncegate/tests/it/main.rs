@@ -35,6 +35,8 @@ mod one_runner;
 #[path = "promises/order.rs"]
 mod order;
 mod parsers;
+#[path = "promises/polls.rs"]
+mod polls;
 mod promises;
 #[path = "promises/repeats.rs"]
 mod repeats;

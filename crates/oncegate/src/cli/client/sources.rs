@@ -1,5 +1,5 @@
 //! `oncegate sources`: where each is reached, what proves its senders, and what came to it lately; and what runs by
-//! the clock, and when.
+//! the clock, and when; and what is asked for news, and how far it was read.
 
 use serde_json::Value;
 
@@ -29,6 +29,7 @@ pub(super) async fn run(args: Args) -> Result<u8, Failure> {
         (false, Some(_)) if answer.body["runs"].is_string() => {
             term::write(&schedule(&screen, &answer));
         }
+        (false, Some(_)) if answer.body["every"].is_string() => term::write(&poll(&screen, &answer)),
         (false, Some(_)) => term::write(&one(&screen, &answer)),
     }
     Ok(0)
@@ -65,6 +66,7 @@ fn list(screen: &Screen, answer: &Answer) -> String {
     let pages: Vec<String> = [
         (!rows("sources").is_empty()).then(|| webhooks(screen, answer, rows("sources"))),
         (!rows("schedules").is_empty()).then(|| schedules(screen, answer, rows("schedules"))),
+        (!rows("polls").is_empty()).then(|| polls(screen, answer, rows("polls"))),
     ]
     .into_iter()
     .flatten()
@@ -135,6 +137,83 @@ fn schedule(screen: &Screen, answer: &Answer) -> String {
     for (n, slot) in row["next"].as_array().into_iter().flatten().enumerate() {
         let word = if n == 0 { "next" } else { "" };
         line(word, format!("{}  {}", shown(slot), screen.paint(Style::Dim, &utc(slot))));
+    }
+    page
+}
+
+fn polls(screen: &Screen, answer: &Answer, rows: &[Value]) -> String {
+    let columns = [
+        Column::new("POLL", Shrink::Never),
+        Column::new("ASKS", Shrink::Middle),
+        Column::new("EVERY", Shrink::Never),
+        Column::new("RUNS", Shrink::End),
+        Column::right("LAST"),
+        Column::new("READ UP TO", Shrink::Never),
+    ];
+    let cells = |row: &Value| {
+        vec![
+            Cell::new(Style::Bold, text(row, "source")),
+            text(row, "url").into(),
+            text(row, "every").into(),
+            text(row, "automation").into(),
+            Cell::new(Style::Dim, ago(answer, &row["last_at"])),
+            text(row, "cursor").into(),
+        ]
+    };
+    let mut page = table(screen, &columns, &rows.iter().map(cells).collect::<Vec<_>>());
+    for row in rows {
+        if let Some(told) = failing(answer, row) {
+            let name = screen.paint(Style::Red, &text(row, "source"));
+            page.push_str(&format!("  {name}: {told}\n"));
+        }
+    }
+    page
+}
+
+/// `failed 3 times in a row, the last 10 s ago: crm.example.com answered 401; …`.
+fn failing(answer: &Answer, row: &Value) -> Option<String> {
+    let failing = row["failing"].as_object()?;
+    let reason = clean(failing["reason"].as_str().unwrap_or_default());
+    let last = ago(answer, &failing["last_at"]);
+    Some(match failing["in_a_row"].as_u64() {
+        Some(1) => format!("failed {last} ago: {reason}"),
+        n => format!("failed {} times in a row, the last {last} ago: {reason}", n.unwrap_or_default()),
+    })
+}
+
+fn poll(screen: &Screen, answer: &Answer) -> String {
+    let row = &answer.body;
+    let mut page = format!("  {}\n", screen.paint(Style::Bold, &text(row, "source")));
+    let mut line = |style: Style, word: &str, told: String| {
+        page.push_str(&format!("  {}{told}\n", screen.paint(style, &format!("{word:<12}"))));
+    };
+    line(Style::Dim, "asks", format!("{}, every {}", text(row, "url"), text(row, "every")));
+    line(Style::Dim, "runs", text(row, "automation"));
+    if row["cursor"].is_string() {
+        line(Style::Dim, "began at", text(row, "starts_from"));
+        line(Style::Dim, "read up to", text(row, "cursor"));
+    }
+    let brought = &row["last_brought"];
+    if !brought.is_null() {
+        let older = match brought["older"].as_u64() {
+            Some(older) if older > 0 => format!(", {older} from before it began"),
+            _ => String::new(),
+        };
+        let told = format!(
+            "{} ago: {} items on {} pages, {} new{older}",
+            ago(answer, &row["last_at"]),
+            brought["items"],
+            brought["pages"],
+            brought["new"]
+        );
+        line(Style::Dim, "last", told);
+    }
+    if let Some(told) = failing(answer, row) {
+        line(Style::Red, "failing", told);
+    }
+    match row["under_way"] == true {
+        true => line(Style::Dim, "next", "one is under way".to_owned()),
+        false => line(Style::Dim, "next", text(row, "next_at")),
     }
     page
 }

@@ -6,6 +6,8 @@ use oncegate_core::limits;
 use oncegate_core::policy::in_words;
 use oncegate_store::sqlite::Lasting;
 
+use crate::config::Declared;
+
 use super::look::{Backup, Clock, Configuration, Disk, Gate, Store};
 use super::report::Finding;
 
@@ -42,7 +44,7 @@ pub(super) fn configuration(configuration: &Configuration) -> Finding {
             format!(
                 "{}: {} source(s), {} automation(s)",
                 path.display(),
-                config.all().map(|d| d.sources.len() + d.schedules.len()).sum::<usize>(),
+                config.all().map(Declared::all_sources).sum::<usize>(),
                 config.all().map(|d| d.automations.len()).sum::<usize>()
             ),
         ),

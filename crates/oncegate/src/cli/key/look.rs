@@ -5,10 +5,10 @@ use oncegate_core::identity::{KeyField, Part, Rule, Subject, join};
 use oncegate_core::key::{IdempotencyKey, RecordName};
 use oncegate_core::policy::show_duration;
 use oncegate_core::webhook::{Explained, FieldSeen, Reading};
+use oncegate_runner::arrivals::identified;
 use serde_json::{Value, json};
 
 use super::{Sample, Shown};
-use crate::http::identified;
 
 /// One event.
 pub(super) struct Seen {

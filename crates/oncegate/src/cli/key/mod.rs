@@ -9,7 +9,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use data_encoding::BASE64;
-use oncegate_core::webhook::{self, Headers, SignatureError};
+use oncegate_core::webhook::{self, Headers, Provider, SignatureError};
 use oncegate_store::clock::{Clock, SystemClock};
 use serde_json::{Value, json};
 
@@ -128,7 +128,7 @@ pub(super) async fn run(args: Args) -> Result<u8, Failure> {
     sample.url = format!("{}/in/{address}", config.public_url.as_deref().unwrap_or_default());
     // As in its address: `orders` of the default workspace, `acme/orders` of another.
     let (declared, name) = config.declares(&address);
-    let found = declared.and_then(|declared| Some((declared, declared.sources.get(name)?)));
+    let found = declared.and_then(|declared| Some((declared, declared.source(name)?)));
     let (declared, source) = found.ok_or_else(|| unknown(&config, &args.config, &address))?;
     let shown = Shown { address: &address, name, source, declared };
     let signature = match of_delivery {
@@ -221,10 +221,11 @@ async fn sample(args: &Preview) -> Result<(Sample, Option<String>), Failure> {
 }
 
 fn unknown(config: &Config, file: &Path, address: &str) -> Failure {
-    let others = config.workspaces.iter().flat_map(|(workspace, declared)| {
-        declared.sources.keys().map(move |name| format!("{workspace}/{name}"))
-    });
-    let mut names: Vec<String> = config.default.sources.keys().cloned().chain(others).collect();
+    let others = config
+        .workspaces
+        .iter()
+        .flat_map(|(workspace, declared)| declared.named().map(move |name| format!("{workspace}/{name}")));
+    let mut names: Vec<String> = config.default.named().cloned().chain(others).collect();
     names.sort_unstable();
     let known = if names.is_empty() {
         "it declares none".to_owned()
@@ -244,6 +245,9 @@ fn read(path: &Path) -> Result<Vec<u8>, Failure> {
 }
 
 fn signature(source: &Source, request: &webhook::Request<'_>, secrets_set: bool) -> String {
+    if source.provider == Provider::Polled {
+        return "none: oncegate itself asks for it".to_owned();
+    }
     if !secrets_set {
         return "not checked: a secret of the configuration is not set here".to_owned();
     }

@@ -10,6 +10,7 @@ mod identity;
 mod load;
 mod paths;
 mod people;
+pub(crate) mod polls;
 mod repeats;
 mod resets;
 mod runner;

@@ -118,6 +118,13 @@ impl Setup {
         Self { yaml: yaml.to_owned(), vars, wall: at(MORNING), max_bytes: None, limits: Limits::default() }
     }
 
+    /// Puts something before everything else in the file.
+    #[allow(dead_code, reason = "wanted where the rest is made elsewhere")]
+    pub(crate) fn top(mut self, yaml: &str) -> Self {
+        self.yaml = format!("{yaml}\n{}", self.yaml);
+        self
+    }
+
     pub(crate) fn var(mut self, name: &str, value: &str) -> Self {
         self.vars.0.insert(name.to_owned(), value.to_owned());
         self

@@ -80,6 +80,11 @@ impl Request {
         &self.headers["idempotency-key"]
     }
 
+    /// Without its query.
+    pub(crate) fn bare_path(&self) -> &str {
+        self.path.split('?').next().unwrap_or_default()
+    }
+
     pub(crate) fn json(&self) -> serde_json::Value {
         serde_json::from_slice(&self.body).unwrap()
     }
@@ -123,7 +128,7 @@ impl Receiver {
         self.lock().clock = Some(Arc::clone(clock));
     }
 
-    /// Answers the next requests to a path in this order.
+    /// Answers the next requests to a path in this order. Without a query it stands for any.
     pub(crate) fn script(&self, path: &str, replies: impl IntoIterator<Item = Reply>) {
         self.lock().scripts.entry(path.to_owned()).or_default().extend(replies);
     }
@@ -138,7 +143,8 @@ impl Receiver {
     }
 
     pub(crate) fn to(&self, path: &str) -> Vec<Request> {
-        self.lock().requests.iter().filter(|r| r.path == path).cloned().collect()
+        let is_to = |r: &&Request| r.path == path || r.bare_path() == path;
+        self.lock().requests.iter().filter(is_to).cloned().collect()
     }
 
     /// How many requests came for each key.
@@ -195,8 +201,11 @@ impl Receiver {
     fn take(&self, mut request: Request) -> (usize, Reply) {
         let mut inner = self.lock();
         request.at = inner.clock.as_ref().map(|clock| clock.read().wall);
-        let scripted = inner.scripts.get_mut(&request.path).and_then(VecDeque::pop_front);
-        let reply = scripted.or_else(|| inner.always.get(&request.path).cloned());
+        let bare = request.bare_path().to_owned();
+        let mut scripted = |path| inner.scripts.get_mut(path).and_then(VecDeque::pop_front);
+        let scripted = scripted(&request.path).or_else(|| scripted(&bare));
+        let always = |path| inner.always.get(path).cloned();
+        let reply = scripted.or_else(|| always(&request.path)).or_else(|| always(&bare));
         inner.requests.push(request);
         (inner.requests.len() - 1, reply.unwrap_or_else(|| Reply::status(200)))
     }

@@ -135,11 +135,12 @@ pub(super) fn calls(files: &[File]) -> Vec<String> {
     missing.chain(stale).chain(routes.is_empty().then(|| format!("{ROUTES}:1: no routes found"))).collect()
 }
 
-pub(super) const MEMBER_FILES: [&str; 9] = [
+pub(super) const MEMBER_FILES: [&str; 10] = [
     "crates/oncegate/src/config/file.rs",
     "crates/oncegate/src/config/guards.rs",
     "crates/oncegate/src/config/lookup.rs",
     "crates/oncegate/src/config/mail.rs",
+    "crates/oncegate/src/config/polls.rs",
     "crates/oncegate/src/config/schedules.rs",
     "crates/oncegate/src/config/steps.rs",
     "crates/oncegate/src/config/targets.rs",
