@@ -30,8 +30,8 @@ pub const FAILURES_ADDRESSES_MAX: usize = 10_000;
 pub const DOSSIERS_PER_QUERY: u32 = 100;
 /// Claims and deliveries forgotten in one transaction: claims of callers wait behind it.
 pub const FORGOTTEN_PER_TRANSACTION: usize = 50;
-/// Shortest value, in characters, that is looked for inside texts (keys, records, notes, URLs): a shorter one would be
-/// found in everybody's.
+/// Shortest value, in characters, that is looked for inside texts (keys, records, notes, URLs): a shorter one would
+/// be found in everybody's.
 pub const PERSON_TEXT_CHARS_MIN: usize = 5;
 /// Fields that a person may be described by.
 pub const PERSON_FIELDS_MAX: usize = 10;
@@ -115,13 +115,13 @@ pub const SIGNATURES_MAX: usize = 16;
 pub const UNVERIFIED_KEPT_FOR: Duration = Duration::from_secs(7 * 24 * 3600);
 /// How long the hash of a pruned key is remembered (DESIGN §2, retention).
 pub const PRUNED_KEPT_FOR: Duration = Duration::from_secs(2 * 365 * 24 * 3600);
-/// How long common senders of webhooks go on trying (Stripe three days, Shopify two): an event dated that long before a
-/// backup may have been delivered after it.
+/// How long common senders of webhooks go on trying (Stripe three days, Shopify two): an event dated that long before
+/// a backup may have been delivered after it.
 pub const SENDER_RETRIES_FOR: Duration = Duration::from_secs(3 * 24 * 3600);
 /// Restores whose gaps a store remembers; nobody restores a store daily, and each costs every decision a look.
 pub const RESTORES_REMEMBERED: usize = 16;
-/// Free space, in bytes, below which nothing new is taken, or 5 % of a smaller disk: room for what runs to be finished,
-/// and for SQLite's log, which grows to 80 MB, to be written back.
+/// Free space, in bytes, below which nothing new is taken, or 5 % of a smaller disk: room for what runs to be
+/// finished, and for SQLite's log, which grows to 80 MB, to be written back.
 pub const DISK_KEPT_FREE_BYTES: u64 = 64 * 1024 * 1024;
 /// Size of the file that holds a place on the disk, in bytes: given up when even what runs cannot be written down. It
 /// holds tens of thousands of done calls.
@@ -144,13 +144,15 @@ pub const DRAIN_MAX: Duration = Duration::from_secs(20);
 pub const STEP_ANSWER_BYTES_MAX: usize = 256 * 1024;
 /// Steps in one automation.
 pub const STEPS_MAX: usize = 50;
-/// What is kept of the answer to one item of a `for_each`, in bytes: there may be many, and later steps see all of them.
+/// What is kept of the answer to one item of a `for_each`, in bytes: there may be many, and later steps see all of
+/// them.
 pub const ITEM_ANSWER_BYTES_MAX: usize = 16 * 1024;
 /// Longest `settle` of a lookup that can be declared.
 pub const LOOKUP_SETTLE_MAX: Duration = Duration::from_secs(3600);
 /// Items of one `for_each`: each is a call with rows of its own.
 pub const FOR_EACH_ITEMS_MAX: usize = 500;
-/// Lists and objects in one another to which JSON is read: serde_json's own limit, stated here because it is a promise.
+/// Lists and objects in one another to which JSON is read: serde_json's own limit, stated here because it is a
+/// promise.
 pub const JSON_DEPTH_MAX: usize = 127;
 /// Lists and mappings in one another in `oncegate.yaml`: a step's `json` stands six levels down, and each level costs
 /// its reader up to 32 KiB of stack, of which a thread has 2 MiB.
@@ -167,8 +169,8 @@ pub const BATCH_CLAIMS_MAX: usize = 500;
 pub const BATCH_BODY_BYTES_MAX: usize = 5 * 1024 * 1024;
 /// How long the answer to a call with an `Idempotency-Key` is kept: what retries of clients and proxies span.
 pub const REQUESTS_KEPT_FOR: Duration = Duration::from_secs(24 * 3600);
-/// Claims looked at for one page of a filtered list: some tens of milliseconds of reading. A page then ends early, says
-/// until when it searched, and the next one goes on.
+/// Claims looked at for one page of a filtered list: some tens of milliseconds of reading. A page then ends early,
+/// says until when it searched, and the next one goes on.
 pub const SEARCH_ROWS_MAX: u32 = 20_000;
 /// Longest text searched for, in bytes: a key.
 pub const SEARCH_TEXT_BYTES_MAX: usize = 512;
@@ -186,8 +188,8 @@ pub const EXPORTS_AT_A_TIME_MAX: usize = 2;
 pub const EXPORT_TIME_MAX: Duration = Duration::from_secs(15 * 60);
 /// Rows of an export read ahead of a slow reader.
 pub const EXPORT_ROWS_AHEAD: usize = 64;
-/// Notices of one kind in one workspace; beyond them the oldest becomes part of one that counts them together. A person
-/// reads a page, not a thousand.
+/// Notices of one kind in one workspace; beyond them the oldest becomes part of one that counts them together. A
+/// person reads a page, not a thousand.
 pub const NOTICES_OF_A_KIND_MAX: u32 = 200;
 /// For how long something noticed must not have happened to be told anew after a person dismissed it.
 pub const NOTICE_IS_OVER_AFTER: Duration = Duration::from_secs(7 * 24 * 3600);
@@ -215,7 +217,8 @@ pub const SENDER_RUNS_MAX: u32 = 1_000;
 pub const MAIL_HEADER_BYTES_MAX: usize = 256 * 1024;
 /// The fields of a mail's header that are looked at for that.
 pub const MAIL_FIELDS_MAX: usize = 2_000;
-/// How long a write may take for the gate to be called ready: well below what balancers wait for an answer (2 to 5 s).
+/// How long a write may take for the gate to be called ready: well below what balancers wait for an answer (2 to 5
+/// s).
 pub const READY_WRITE_MAX: Duration = Duration::from_secs(2);
 /// How long `/readyz` believes its last look: however many ask, the disk is asked once in this time.
 pub const READY_LOOKED_AT_FOR: Duration = Duration::from_secs(1);
@@ -239,11 +242,11 @@ pub const THROTTLE_BELIEVED_MAX: Duration = Duration::from_secs(15 * 60);
 pub const BREAKER_PAUSE_MAX: Duration = Duration::from_secs(3600);
 /// How long at most a claim is told to wait for room at its target: how long calls take is a guess.
 pub const ROOM_WAIT_MAX: Duration = Duration::from_secs(5 * 60);
-/// How long a claim that is due and waits for its target is left alone: then it is taken up, which ends in error beyond
-/// its SLA, and else is written down as a further wait.
+/// How long a claim that is due and waits for its target is left alone: then it is taken up, which ends in error
+/// beyond its SLA, and else is written down as a further wait.
 pub const WAITS_UNSEEN_MAX: Duration = Duration::from_secs(15 * 60);
-/// Claims that are due, wait for their targets and are passed over at each look; further ones are taken up, and told to
-/// wait anew.
+/// Claims that are due, wait for their targets and are passed over at each look; further ones are taken up, and told
+/// to wait anew.
 pub const PASSED_OVER_MAX: usize = 256;
 /// Targets that are known at a time; the one that was called longest ago is forgotten first.
 pub const TARGETS_MAX: usize = 1_000;

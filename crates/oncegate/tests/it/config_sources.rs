@@ -435,7 +435,7 @@ fn of_polls() {
                 "nobody knows which number is `now`",
             ),
             (
-                "s: { automation: a, key: [id], poll: { ^url: 'https://x.example.com', every: 1m } }",
+                "s: { automation: a, key: [id], poll: { url: 'https://x.example.com', ^every: 1m } }",
                 "`cursor` is missing here",
             ),
         ],

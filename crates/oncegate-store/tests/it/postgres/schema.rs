@@ -17,7 +17,7 @@ async fn nodes_that_open_an_empty_database_at_once_all_join_one_cluster() {
     boots.sort_unstable();
     boots.dedup();
     assert_eq!(boots.len(), 4, "each is known by a number of its own");
-    assert_eq!(cluster.sql("SELECT value FROM oncegate.meta WHERE name = 'schema'"), "5");
+    assert_eq!(cluster.sql("SELECT value FROM oncegate.meta WHERE name = 'schema'"), "6");
     for node in &nodes {
         let names: Vec<_> = node.workspaces().await.unwrap().into_iter().map(|w| w.name).collect();
         assert_eq!(names, ["default"]);
@@ -31,7 +31,7 @@ async fn a_schema_of_a_newer_version_is_left_alone() {
     cluster.sql("UPDATE oncegate.meta SET value = '99' WHERE name = 'schema'");
     let error = PgStore::open(&cluster.options("b")).await.err().unwrap();
     assert!(
-        matches!(&error, StoreError::Refused(why) if why.contains("schema 99, this one knows 5")),
+        matches!(&error, StoreError::Refused(why) if why.contains("schema 99, this one knows 6")),
         "{error}"
     );
     assert!(error.to_string().contains("the database was written by a newer oncegate"), "{error}");
