@@ -25,6 +25,18 @@ async fn state(gate: &Gate, key: &str, state: &str) -> Value {
     .await
 }
 
+/// Time passes for as long as the claim waits for it, and no longer: what works is not hurried.
+async fn done_in_time(gate: &Gate, key: &str) -> Value {
+    eventually(&format!("{key} is done"), async || {
+        let claim = gate.api.find("welcome", key).await?;
+        if !claim["due_at"].is_null() {
+            gate.advance(mins(1)).await;
+        }
+        (claim["processing_state"] == "done").then_some(claim)
+    })
+    .await
+}
+
 const CREATE: &str = "
       - name: create
         http: { url: '$RECEIVER/create', json: { email: '{{ payload.email }}' } }
@@ -103,10 +115,7 @@ async fn what_is_not_found_is_sent_again_but_not_before_its_trace_must_have_been
     gate.advance(mins(2)).await;
     receiver.got("/create", 2).await;
     assert_eq!(receiver.to("/find").len(), 2);
-    for _ in 0..40 {
-        gate.advance(mins(1)).await;
-    }
-    let done = state(&gate, "a", "done").await;
+    let done = done_in_time(&gate, "a").await;
     assert_eq!(receiver.to("/create").len(), 3, "{done}");
     assert_eq!(receiver.to("/tell")[0].json(), json!({ "id": 9 }));
     let looks: Vec<&Value> = done["calls"].as_array().unwrap().iter().map(|call| &call["note"]).collect();
@@ -267,10 +276,7 @@ async fn an_item_is_looked_for_like_any_other_and_a_look_is_no_refusal() {
     receiver.script("/find/b", [Reply::status(404), Reply::status(404), Reply::status(404)]);
     gate.api.order(&json!({ "order": "o_1", "rows": ["a", "b", "c"] })).await.ok();
     state(&gate, "o_1", "error").await;
-    for _ in 0..8 {
-        gate.advance(mins(1)).await;
-    }
-    let done = state(&gate, "o_1", "done").await;
+    let done = done_in_time(&gate, "o_1").await;
     let sent = ["a", "b", "c"].map(|row| receiver.to(&format!("/create/{row}")).len());
     assert_eq!(sent, [1, 2, 1], "{done}");
 }
