@@ -1,5 +1,5 @@
-//! A step that is done once for each item of a list. Each item is a call of its own, remembered and keyed by its place
-//! in the list: what is done is not done again, and one that fails does not stop the others.
+//! A step that is done once for each item of a list. Each item is a call of its own, remembered by its place in the
+//! list and keyed by what it is, too: what is done is not done again, and one that fails does not stop the others.
 
 use data_encoding::HEXLOWER;
 use oncegate_core::fingerprint::Fingerprint;
@@ -68,9 +68,7 @@ impl Worker {
         }
         Ok(together(failures, count).map(Next::Finish))
     }
-}
 
-impl Worker {
     /// Whether something was sent under an item's name that is not for this item.
     fn was_another(&self, run: &Run<'_>, step: &Step) -> bool {
         let key = self.key(run.attempt, step);
@@ -104,8 +102,7 @@ fn list(template: &str, world: &Value) -> Result<Vec<Value>, RenderError> {
 fn refused(run: &Run<'_>, step: &Step) -> Option<String> {
     // That a lookup did not find it, or may not look, is no word about the effect.
     let last: &StepCall = run.sent(step).into_iter().rfind(|call| !is_lookup(call))?;
-    // Those that ask to come again are none (RFC 9110 §15.5, RFC 4918 §11.3, RFC 6585 §4,
-    // RFC 8470 §5.2).
+    // Those that ask to come again are none (RFC 9110 §15.5, RFC 4918 §11.3, RFC 6585 §4, RFC 8470 §5.2).
     let for_good = last
         .status
         .is_some_and(|status| (400..500).contains(&status) && ![408, 423, 425, 429].contains(&status));

@@ -13,6 +13,7 @@ mod fair;
 pub mod flow;
 pub mod gatekeeper;
 mod held;
+mod looked_at;
 mod looking;
 mod message;
 pub mod nudger;

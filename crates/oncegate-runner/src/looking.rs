@@ -131,8 +131,8 @@ fn answered(outcome: &CallOutcome) -> Option<(u16, &[u8])> {
     match outcome {
         CallOutcome::Succeeded { answer, .. } if answer.cut => None,
         CallOutcome::Succeeded { status, answer } => Some((*status, &answer.body)),
-        CallOutcome::Failed { status: Some(404), answer, .. } => {
-            Some((404, answer.as_ref().map_or(&[], |answer| &answer.body)))
+        CallOutcome::Failed { status: Some(404), answer: Some(answer), .. } if !answer.cut => {
+            Some((404, &answer.body))
         }
         CallOutcome::Failed { .. } | CallOutcome::Unknown { .. } => None,
     }

@@ -7,7 +7,6 @@ mod known;
 mod under;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use oncegate_connect::Caller;
 use oncegate_core::key::{AutomationName, Workspace};
@@ -19,6 +18,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::gatekeeper::Gatekeeper;
+use crate::looked_at::{ALONE, COOL, LOOK, stands};
 pub use call::PollCall;
 use known::Known;
 use under::Under;
@@ -42,13 +42,6 @@ pub struct Polled {
     pub environment: Option<EventEnvironment>,
 }
 
-/// How often it is looked what is due.
-const LOOK: Duration = Duration::from_secs(1);
-/// For how long at most a poll is left alone: another node may have moved it, and clocks are set.
-const ALONE: Duration = Duration::from_secs(60);
-/// For how long one is left alone that could not be looked at.
-const COOL: Duration = Duration::from_secs(5);
-
 impl Polled {
     /// Where it stands; `None`: it was never looked at.
     ///
@@ -59,13 +52,7 @@ impl Polled {
     }
 
     async fn stands(&self, gate: &Gatekeeper) -> Result<Option<(i64, Option<Position>)>, StoreError> {
-        let Some(stored) = gate.store().position(self.workspace, self.source.clone()).await? else {
-            return Ok(None);
-        };
-        let position = Position::read(&stored.value).map_err(|e| {
-            StoreError::Inconsistent(format!("where `{}` stands cannot be read: {e}", self.source))
-        })?;
-        Ok(Some((stored.version, position)))
+        stands(gate, (self.workspace, &self.source), Position::read).await
     }
 
     /// Does what is due, and says until when nothing is, if nobody else moves it.

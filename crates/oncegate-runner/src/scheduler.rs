@@ -2,7 +2,6 @@
 //! event, in the transaction in which the schedule moves on. Every node looks; the store lets one of them move.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use oncegate_core::key::{AutomationName, ClaimRef, Workspace};
 use oncegate_core::schedule::{Position, Schedule, Slot, step};
@@ -14,6 +13,7 @@ use tokio::sync::watch;
 
 use crate::flow;
 use crate::gatekeeper::Gatekeeper;
+use crate::looked_at::{ALONE, COOL, LOOK, stands};
 
 /// A declared schedule, and whose it is.
 #[derive(Clone, Debug)]
@@ -28,13 +28,6 @@ pub struct Scheduled {
     pub schedule: Schedule,
 }
 
-/// How often it is looked whose slot has come.
-const LOOK: Duration = Duration::from_secs(1);
-/// For how long at most a schedule is left alone: another node may have moved it, and clocks are set.
-const ALONE: Duration = Duration::from_secs(60);
-/// For how long one is left alone that could not be looked at.
-const COOL: Duration = Duration::from_secs(5);
-
 impl Scheduled {
     /// Where it stands; `None`: it was never looked at.
     ///
@@ -45,13 +38,7 @@ impl Scheduled {
     }
 
     async fn stands(&self, gate: &Gatekeeper) -> Result<Option<(i64, Option<Position>)>, StoreError> {
-        let Some(stored) = gate.store().position(self.workspace, self.source.clone()).await? else {
-            return Ok(None);
-        };
-        let position = Position::read(&stored.value).map_err(|e| {
-            StoreError::Inconsistent(format!("where `{}` stands cannot be read: {e}", self.source))
-        })?;
-        Ok(Some((stored.version, position)))
+        stands(gate, (self.workspace, &self.source), Position::read).await
     }
 
     /// The claim of a slot, if it is still there.

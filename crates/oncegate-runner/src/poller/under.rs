@@ -13,11 +13,12 @@ use oncegate_store::api::{AdmitCall, AdmitEvent, Admitted};
 use oncegate_store::positions::{Advance, OverNotice};
 use tokio::sync::watch;
 
+use super::Polled;
 use super::call::{Asked, Trouble};
 use super::known::{self, Known};
-use super::{LOOK, Polled};
 use crate::arrivals::Arrivals;
 use crate::gatekeeper::Gatekeeper;
+use crate::looked_at::LOOK;
 
 /// How much longer than its call a poll is believed to be under way, for what is done with the answer.
 const SLACK: Duration = Duration::from_secs(30);

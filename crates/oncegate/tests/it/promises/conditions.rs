@@ -4,7 +4,8 @@ use serde_json::{Value, json};
 
 use crate::harness::{Receiver, Reply, Setup, eventually, mins, secs};
 
-fn yaml(steps: &str) -> String {
+/// One automation with these steps, whose events name themselves by `order`.
+pub(crate) fn yaml(steps: &str) -> String {
     format!(
         "
 automations:
@@ -18,7 +19,7 @@ sources:
     )
 }
 
-async fn state(gate: &crate::harness::Gate, key: &str, state: &str) -> Value {
+pub(crate) async fn state(gate: &crate::harness::Gate, key: &str, state: &str) -> Value {
     eventually(&format!("{key} is {state}"), async || {
         gate.api.find("welcome", key).await.filter(|claim| claim["processing_state"] == state)
     })

@@ -2,28 +2,8 @@
 
 use serde_json::{Value, json};
 
+use crate::conditions::{state, yaml};
 use crate::harness::{Gate, Receiver, Reply, Setup, eventually, mins, secs};
-
-fn yaml(steps: &str) -> String {
-    format!(
-        "
-automations:
-  welcome:
-    ttl: 10m
-    steps:
-{steps}
-sources:
-  orders: {{ provider: hmac, automation: welcome, secret: env:ORDERS, hmac: {{ header: X-Signature }}, key: [order] }}
-"
-    )
-}
-
-async fn state(gate: &Gate, key: &str, state: &str) -> Value {
-    eventually(&format!("{key} is {state}"), async || {
-        gate.api.find("welcome", key).await.filter(|claim| claim["processing_state"] == state)
-    })
-    .await
-}
 
 /// Time passes for as long as the claim waits for it, and no longer: what works is not hurried.
 async fn done_in_time(gate: &Gate, key: &str) -> Value {
