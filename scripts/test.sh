@@ -97,7 +97,8 @@ scripts/official.sh --install &
 libraries=$!
 step 'Formatting' cargo fmt --all --check
 step 'Lints' cargo clippy --workspace --all-targets --quiet -- -D warnings
-step 'Tests' cargo test --workspace
+step 'Tests' scripts/tests.py
+step 'Examples in comments' cargo test --workspace --doc --quiet
 wait "$libraries" || stop "the providers' libraries could not be installed, see above"
 rest
 say "All passed in $SECONDS s"

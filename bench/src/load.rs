@@ -108,7 +108,7 @@ async fn connection(address: String, target: Target, until: Instant) -> Result<V
 }
 
 /// A key that repeats would only measure something else.
-fn random() -> u128 {
+pub(crate) fn random() -> u128 {
     let mut random = [0u8; 16];
     let _ = getrandom::fill(&mut random);
     u128::from_be_bytes(random)
@@ -122,7 +122,7 @@ fn claim(key: u128) -> String {
 }
 
 /// One connection.
-struct Http {
+pub(crate) struct Http {
     address: String,
     stream: TcpStream,
     buffer: Vec<u8>,
@@ -131,7 +131,7 @@ struct Http {
 }
 
 impl Http {
-    async fn connect(address: &str) -> Result<Self, String> {
+    pub(crate) async fn connect(address: &str) -> Result<Self, String> {
         let stream = TcpStream::connect(address).await.map_err(|e| e.to_string())?;
         stream.set_nodelay(true).map_err(|e| e.to_string())?;
         Ok(Self { address: address.to_owned(), stream, buffer: vec![0; 8 * 1024], body: 0..0 })
@@ -150,10 +150,14 @@ impl Http {
         Ok((claimed, begun.elapsed() - claimed))
     }
 
-    /// Anything but 200 ends the benchmark, because a refusal is fast and proves nothing.
     async fn call(&mut self, path: &str, body: &str) -> Result<(), String> {
+        self.post(path, &format!("authorization: Bearer {TOKEN}"), body).await
+    }
+
+    /// Anything but 200 ends the benchmark, because a refusal is fast and proves nothing.
+    pub(crate) async fn post(&mut self, path: &str, header: &str, body: &str) -> Result<(), String> {
         let request = format!(
-            "POST {path} HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {TOKEN}\r\n\
+            "POST {path} HTTP/1.1\r\nhost: {}\r\n{header}\r\n\
              content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
             self.address,
             body.len()

@@ -8,6 +8,7 @@
 
 mod ceilings;
 mod chart;
+mod flows;
 mod load;
 mod report;
 mod rows;
@@ -35,6 +36,15 @@ enum Driver {
     Own,
 }
 
+/// What there is to measure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Part {
+    /// Claims, beside what the machine and the parts reach.
+    Claims,
+    /// Webhooks and flows.
+    Flows,
+}
+
 #[derive(Debug, Parser)]
 struct Args {
     /// The binary under test.
@@ -58,6 +68,12 @@ struct Args {
     /// Claims that the full store holds before the run, 450 bytes each; 0 leaves that row out.
     #[arg(long, default_value_t = 10_000_000)]
     existing: u64,
+    /// What is measured: claims beside their ceilings, or webhooks and flows.
+    #[arg(value_enum, default_values = ["claims", "flows"])]
+    parts: Vec<Part>,
+    /// Events in the queue whose memory is measured.
+    #[arg(long, default_value_t = 1_000_000)]
+    queued: u64,
     /// Only these rows and the empty handler, e.g. `claims,cycles`.
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
@@ -92,7 +108,7 @@ fn main() -> Result<(), String> {
     runtime.block_on(async {
         match args.empty_handler {
             true => servers::empty_handler().await,
-            false => compare(&args).await,
+            false => measure(&args).await,
         }
     })
 }
@@ -199,9 +215,31 @@ impl Stage {
     }
 }
 
-async fn compare(args: &Args) -> Result<(), String> {
+async fn measure(args: &Args) -> Result<(), String> {
     let _ = std::fs::remove_dir_all(&args.data);
     std::fs::create_dir_all(&args.data).map_err(|e| format!("{}: {e}", args.data.display()))?;
+    if args.parts.contains(&Part::Claims) {
+        compare(args).await?;
+    }
+    if args.parts.contains(&Part::Flows) {
+        let plan = flows::Plan {
+            binary: &args.binary,
+            data: &args.data,
+            connections: args.connections,
+            length: Duration::from_secs(args.seconds),
+            rounds: args.rounds,
+            queued: args.queued,
+        };
+        let table = flows::measure(&plan).await?;
+        println!("{table}");
+        if let Some(docs) = &args.docs {
+            report::write(&docs.join("benchmark.md"), report::Part::Flows, &table)?;
+        }
+    }
+    Ok(())
+}
+
+async fn compare(args: &Args) -> Result<(), String> {
     let wrk = match args.driver {
         Driver::Wrk => Wrk::find(&args.data).await?,
         Driver::Own => None,
@@ -237,7 +275,7 @@ fn told(args: &Args, results: &Results, size: Option<Size>, driver: &str) -> Res
     let tables = report::tables(results, args.existing, size, &format!("{how}."));
     println!("{tables}");
     if let Some(docs) = &args.docs {
-        report::write(&docs.join("benchmark.md"), &tables)?;
+        report::write(&docs.join("benchmark.md"), report::Part::Claims, &tables)?;
         let svg: &Path = &docs.join("benchmark.svg");
         std::fs::write(svg, chart::svg(results, args.existing, &how))
             .map_err(|e| format!("{}: {e}", svg.display()))?;

@@ -6,8 +6,24 @@ use std::path::Path;
 use crate::rows::{BYTES_MOST, P99_MOST, Results, Row, WANTED, Wanted, p50, p99, rate};
 use crate::seed::Size;
 
-const BEGIN: &str = "<!-- made by the benchmark: begin -->";
-const END: &str = "<!-- made by the benchmark: end -->";
+/// What stands between which marks of a page.
+#[derive(Clone, Copy)]
+pub(crate) enum Part {
+    Claims,
+    Flows,
+}
+
+impl Part {
+    const fn marks(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Claims => ("<!-- made by the benchmark: begin -->", "<!-- made by the benchmark: end -->"),
+            Self::Flows => (
+                "<!-- made by the benchmark of flows: begin -->",
+                "<!-- made by the benchmark of flows: end -->",
+            ),
+        }
+    }
+}
 
 /// The tables in Markdown; `how` says with what they were made.
 pub(crate) fn tables(results: &Results, existing: u64, size: Option<Size>, how: &str) -> String {
@@ -61,10 +77,12 @@ pub(crate) fn tables(results: &Results, existing: u64, size: Option<Size>, how: 
 }
 
 /// Puts the tables between the marks of a page.
-pub(crate) fn write(page: &Path, tables: &str) -> Result<(), String> {
+pub(crate) fn write(page: &Path, part: Part, tables: &str) -> Result<(), String> {
+    let (begins, ends) = part.marks();
     let text = std::fs::read_to_string(page).map_err(|e| format!("{}: {e}", page.display()))?;
-    let marks = text.find(BEGIN).zip(text.find(END)).filter(|(begin, end)| begin < end);
-    let (begin, end) = marks.ok_or_else(|| format!("{} lacks the line {BEGIN} or {END}", page.display()))?;
-    let written = format!("{}{BEGIN}\n\n{}\n\n{}", &text[..begin], tables.trim_end(), &text[end..]);
+    let marks = text.find(begins).zip(text.find(ends)).filter(|(begin, end)| begin < end);
+    let (begin, end) =
+        marks.ok_or_else(|| format!("{} lacks the line {begins} or {ends}", page.display()))?;
+    let written = format!("{}{begins}\n\n{}\n\n{}", &text[..begin], tables.trim_end(), &text[end..]);
     std::fs::write(page, written).map_err(|e| format!("{}: {e}", page.display()))
 }

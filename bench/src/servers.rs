@@ -18,6 +18,11 @@ pub(crate) struct Server {
 }
 
 impl Server {
+    /// Its process; `None` once it has ended.
+    pub(crate) fn id(&self) -> Option<u32> {
+        self.child.id()
+    }
+
     /// Ends it as an operator would, so that a store closes its files.
     pub(crate) async fn stop(mut self) -> Result<(), String> {
         if let Some(id) = self.child.id() {
@@ -40,6 +45,15 @@ pub(crate) enum StoreAt<'a> {
 
 /// Starts oncegate. What is in the directory stays.
 pub(crate) async fn start_gate(binary: &Path, store: StoreAt<'_>) -> Result<Server, String> {
+    start_gate_with(binary, store, None).await
+}
+
+/// Starts oncegate with a configuration, whose `env:BENCH_SECRET` is the second.
+pub(crate) async fn start_gate_with(
+    binary: &Path,
+    store: StoreAt<'_>,
+    config: Option<(&Path, &str)>,
+) -> Result<Server, String> {
     let mut command = Command::new(binary);
     command.args(["serve", "--listen", "127.0.0.1:0", "--log", "warn"]);
     match store {
@@ -47,6 +61,9 @@ pub(crate) async fn start_gate(binary: &Path, store: StoreAt<'_>) -> Result<Serv
         StoreAt::Postgres(url, data) => command.args(["--store", url, "--data"]).arg(data),
     };
     command.env("ONCEGATE_ADMIN_TOKEN", TOKEN).env_remove("ONCEGATE_CONFIG").env_remove("ONCEGATE_STORE");
+    if let Some((file, secret)) = config {
+        command.arg("--config").arg(file).env("BENCH_SECRET", secret);
+    }
     start(command).await.map_err(|e| format!("{}: {e}; is it built? cargo build --release", binary.display()))
 }
 

@@ -18,6 +18,7 @@ use crate::held::{HeldAttempts, hand_back};
 use crate::nudger;
 use crate::poller::{self, Polled};
 use crate::scheduler::{self, Scheduled};
+use crate::upcoming::{FRESH, Others, Upcoming};
 use crate::worker::{Ended, Worker};
 
 /// How to run.
@@ -95,65 +96,78 @@ async fn work(worker: Worker, concurrency: usize, mut stopped: watch::Receiver<b
     let mut active: HashMap<ClaimRef, tokio::task::Id> = HashMap::new();
     let mut cooling: HashMap<ClaimRef, Duration> = HashMap::new();
     let (mut stranded, mut was_rung) = (Stranded::default(), false);
+    let (mut upcoming, mut looked_at) = (Upcoming::default(), gate.store().now().wall);
+    // The bell rang since the last look; and that was long enough ago.
+    let (mut is_owed, mut must_look) = (false, true);
     while !*stopped.borrow() {
         let now = gate.clock().read().monotonic;
         cooling.retain(|_, until| *until > now);
         let rung = gate.work().notified();
         tokio::pin!(rung);
-        rung.as_mut().enable();
-        let mut full = active.len() >= concurrency;
-        let looked_at = gate.store().now().wall;
-        let mut passed_over = 0;
-        if !full {
-            let waiting = gate.targets().waiting().min(limits::PASSED_OVER_MAX);
-            let want = concurrency + active.len() + cooling.len() + waiting;
-            match gate.store().due(u32::try_from(want).unwrap_or(u32::MAX)).await {
-                Ok(due) => {
-                    let mut at_work = AtWork::new();
-                    active.keys().for_each(|id| *at_work.entry(id.workspace).or_default() += 1);
-                    let share = fair::share(concurrency, gate.book().workspaces());
-                    for work in fair::in_turn(due, &at_work) {
-                        if active.len() >= concurrency {
-                            full = true;
-                            break;
-                        }
-                        let at_work = at_work.entry(work.id.workspace).or_default();
-                        if *at_work >= share {
-                            continue;
-                        }
-                        if active.contains_key(&work.id) || cooling.contains_key(&work.id) {
-                            continue;
-                        }
-                        // A node never judges what it does not know (C29). The store gives it no such work once it
-                        // has said what it runs.
-                        if !gate.runs(work.id.workspace, &work.automation) {
-                            cooling.insert(work.id, now + COOL);
-                            continue;
-                        }
-                        // What waits for a target that has no room stays as it is: nothing is written for it. Too
-                        // many of them would stand before the others.
-                        let called = gate.targets().call(work.id);
-                        if called.is_none() && passed_over < limits::PASSED_OVER_MAX {
-                            passed_over += 1;
-                            continue;
-                        }
-                        let (worker, held) = (worker.clone(), Arc::clone(&held));
-                        let task = running.spawn(async move {
-                            let _called = called;
-                            let _at_work = worker.gate.begin_work();
-                            (work.id, worker.run(work.id, &held).await)
-                        });
-                        active.insert(work.id, task.id());
-                        *at_work += 1;
-                    }
-                }
-                Err(error) => tracing::error!(%error, "could not look for due work"),
-            }
+        // It may have rung while nobody listened.
+        while rung.as_mut().enable() {
+            (was_rung, is_owed) = (true, true);
+            rung.set(gate.work().notified());
         }
+        let others = others(&gate);
+        let share = fair::share(concurrency, gate.book().workspaces());
+        let mut at_work = at_work(&active);
+        upcoming.again();
+        let (mut passed_over, mut has_looked) = (0, false);
+        while active.len() < concurrency {
+            if !has_looked && (must_look || !upcoming.is_fresh(now, others)) {
+                (has_looked, must_look, is_owed) = (true, false, false);
+                looked_at = gate.store().now().wall;
+                let waiting = gate.targets().waiting().min(limits::PASSED_OVER_MAX);
+                let want = others.looks_ahead() * concurrency + active.len() + cooling.len() + waiting;
+                match gate.store().due(u32::try_from(want).unwrap_or(u32::MAX)).await {
+                    Ok(due) => upcoming.found(fair::in_turn(due, &at_work), now),
+                    Err(error) => tracing::error!(%error, "could not look for due work"),
+                }
+            }
+            let Some(work) = upcoming.next().cloned() else { break };
+            if active.contains_key(&work.id) || cooling.contains_key(&work.id) {
+                upcoming.forget();
+                continue;
+            }
+            let at_work = at_work.entry(work.id.workspace).or_default();
+            if *at_work >= share {
+                upcoming.forget();
+                continue;
+            }
+            // A node never judges what it does not know (C29). The store gives it no such work once it has said what
+            // it runs.
+            if !gate.runs(work.id.workspace, &work.automation) {
+                cooling.insert(work.id, now + COOL);
+                upcoming.forget();
+                continue;
+            }
+            // What waits for a target that has no room stays as it is: nothing is written for it. Too many of them
+            // would stand before the others.
+            let called = gate.targets().call(work.id);
+            if called.is_none() && passed_over < limits::PASSED_OVER_MAX {
+                passed_over += 1;
+                upcoming.pass_over();
+                continue;
+            }
+            let (worker, held) = (worker.clone(), Arc::clone(&held));
+            let task = running.spawn(async move {
+                let _called = called;
+                let _at_work = worker.gate.begin_work();
+                (work.id, worker.run(work.id, &held).await)
+            });
+            active.insert(work.id, task.id());
+            *at_work += 1;
+            upcoming.start();
+        }
+        let full = active.len() >= concurrency;
         stranded.tell(&gate, now, was_rung && active.is_empty()).await;
         was_rung = false;
-        // Work that cools is due and cannot start: looking for it every moment would not help.
-        let nap = match full || !cooling.is_empty() || passed_over > 0 {
+        // What is new is looked for at once, unless that was done just now and found what cannot start yet.
+        let waits = is_owed && upcoming.is_fresh(now, others);
+        let nap = match full || !cooling.is_empty() || !upcoming.is_empty() {
+            _ if waits && !full => FRESH,
+            // Work that cools is due and cannot start: looking for it every moment would not help.
             true => LOOK,
             false => until_next(&gate, looked_at).await,
         };
@@ -164,13 +178,27 @@ async fn work(worker: Worker, concurrency: usize, mut stopped: watch::Receiver<b
                     settle(ended, &mut active, &mut cooling, now + COOL);
                 }
             }
-            () = rung, if !full => was_rung = true,
-            () = gate.clock().sleep(nap) => {}
+            () = rung, if !full && !waits => (was_rung, is_owed) = (true, true),
+            () = gate.clock().sleep(nap) => must_look = true,
             // Told to stop, or dropped by whoever could have told it.
             _ = stopped.changed() => break,
         }
     }
     drain(&gate, running, &held).await;
+}
+
+fn others(gate: &Gatekeeper) -> Others {
+    match (gate.store().is_shared(), gate.book().workspaces()) {
+        (true, _) => Others::Nodes,
+        (false, 0 | 1) => Others::None,
+        (false, _) => Others::Workspaces,
+    }
+}
+
+fn at_work(active: &HashMap<ClaimRef, tokio::task::Id>) -> AtWork {
+    let mut at_work = AtWork::new();
+    active.keys().for_each(|id| *at_work.entry(id.workspace).or_default() += 1);
+    at_work
 }
 
 /// Automations whose work nobody can do, as far as it was told: once for each.

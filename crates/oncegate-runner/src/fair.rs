@@ -10,7 +10,7 @@ use oncegate_store::api::Due;
 pub(crate) type AtWork = HashMap<Workspace, usize>;
 
 /// Of every so many places one is kept from whoever has the others, so that who comes next finds one free.
-const KEPT_FREE: usize = 8;
+pub(crate) const KEPT_FREE: usize = 8;
 
 /// Orders what is due, in whose order the claims of each workspace stay as they are.
 pub(crate) fn in_turn(due: Vec<Due>, at_work: &AtWork) -> Vec<Due> {

@@ -10,7 +10,7 @@ use oncegate_core::finish::Answer;
 use oncegate_core::key::{AutomationName, ClaimRef, Workspace};
 use oncegate_core::limits;
 use oncegate_store::api::{
-    ActCall, Acted, AdmitCall, Admitted, ClaimCall, ClaimView, Claimed, FinishCall, Store,
+    ActCall, Acted, AdmitCall, Admitted, ClaimCall, ClaimView, Claimed, FinishCall, StepEnd, Store,
 };
 use oncegate_store::bulk::{Bulked, Undone};
 use oncegate_store::clock::Clock;
@@ -194,6 +194,17 @@ impl Gatekeeper {
             self.moved(view);
         }
         Ok(finished)
+    }
+
+    /// What came of the last step, and what its attempt says then.
+    ///
+    /// # Errors
+    /// The store's; nothing was written.
+    pub(crate) async fn end_run(&self, step: StepEnd, last: FinishCall) -> Result<(), StoreError> {
+        if let Some((Answer::Accepted, view)) = &self.store.end_run(step, last).await? {
+            self.moved(view);
+        }
+        Ok(())
     }
 
     /// A person's act.

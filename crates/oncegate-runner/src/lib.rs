@@ -25,6 +25,7 @@ pub mod scheduler;
 mod sending;
 mod stepping;
 pub mod targets;
+mod upcoming;
 mod waiters;
 mod waiting;
 mod worker;

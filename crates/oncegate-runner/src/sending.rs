@@ -12,9 +12,9 @@ use oncegate_store::api::{LOOKUP, StepBegin, StepCall, StepEnd, StepOutcome};
 use oncegate_store::{StoreError, failpoint};
 
 use crate::flow::{Lookup, Repeat, Step};
-use crate::request::{Outgoing, shown_url};
+use crate::request::{Outgoing, result_of, shown_url};
 use crate::targets::Permit;
-use crate::worker::{Attempt, Next, Worker, failed, hands_over, unknown_outcome};
+use crate::worker::{Attempt, Next, Worker, failed, hands_over, unknown_outcome, word};
 
 /// A receiver that says "come back at once" after refusing is not believed: its clock may be behind ours.
 const THROTTLE_FLOOR: Duration = Duration::from_secs(1);
@@ -39,6 +39,12 @@ pub(crate) struct Came {
     key: String,
 }
 
+/// Nothing is to be done behind a step.
+pub(crate) struct Last {
+    /// Of the steps before it.
+    pub(crate) result: Option<String>,
+}
+
 /// Whether a call was made.
 pub(crate) enum Exchange {
     Came(Came),
@@ -52,6 +58,18 @@ impl Came {
             CallOutcome::Succeeded { status, .. } => Some(*status),
             CallOutcome::Failed { status, .. } | CallOutcome::Unknown { status, .. } => *status,
         }
+    }
+
+    /// How it ended, to be written down.
+    fn end(
+        &self,
+        attempt: &Attempt,
+        outcome: StepOutcome,
+        answer: Option<Vec<u8>>,
+        note: Option<String>,
+    ) -> StepEnd {
+        let (id, fence, call, status) = (attempt.id, attempt.fence, self.call, self.status());
+        StepEnd { id, fence, call, outcome, status, answer, note }
     }
 
     /// As it is remembered.
@@ -121,13 +139,15 @@ impl Worker {
         })
     }
 
-    /// Sends one step, if its target has room for it, and says what comes next.
+    /// Sends one step, if its target has room for it, and says what comes next. With `last`, nothing does once it has
+    /// succeeded: the attempt is done, with that result unless the answer is one.
     pub(crate) async fn send(
         &self,
         attempt: &Attempt,
         step: &Step,
         number: usize,
         outgoing: &Outgoing,
+        last: Option<Last>,
     ) -> Result<Next, StoreError> {
         let came = match self.exchange(attempt, step, number, outgoing, What::Effect).await? {
             Exchange::Came(came) => came,
@@ -146,6 +166,13 @@ impl Worker {
         };
         // One of many: later steps see the answers of all.
         let answer = answer.filter(|a| step.item.is_none() || a.len() <= limits::ITEM_ANSWER_BYTES_MAX);
+        if let (CallOutcome::Succeeded { .. }, Some(Last { result })) = (&came.outcome, last) {
+            let call = came.call(attempt, step, known, answer.clone(), note.clone());
+            let done = word(attempt, Call::Done, result_of(step, &call).or(result));
+            let end = came.end(attempt, known, answer, note);
+            self.patiently(|| self.gate.end_run(end.clone(), done.clone())).await?;
+            return Ok(Next::Leave);
+        }
         if !self.written(attempt, &came, known, answer.clone(), note.clone()).await? {
             return Ok(Next::Leave);
         }
@@ -255,9 +282,7 @@ impl Worker {
         answer: Option<Vec<u8>>,
         note: Option<String>,
     ) -> Result<bool, StoreError> {
-        let status = came.status();
-        let end =
-            StepEnd { id: attempt.id, fence: attempt.fence, call: came.call, outcome, status, answer, note };
+        let end = came.end(attempt, outcome, answer, note);
         self.patiently(|| self.gate.store().end_step(end.clone())).await
     }
 

@@ -10,6 +10,7 @@ use crate::looking::Looked;
 use crate::message;
 use crate::render::RenderError;
 use crate::request::{Outgoing, forward_request, http_request, payload_of, result_of, world};
+use crate::sending::Last;
 use crate::waiting::{Waited, holds};
 use crate::worker::{Attempt, Next, Worker, failed, hands_over, unknown_outcome};
 
@@ -130,7 +131,9 @@ impl Worker {
             Ok(request) => request,
             Err(e) => return Ok(Some(wrong(step, number, &e))),
         };
-        Ok(match self.send(attempt, step, number, &request).await? {
+        let is_last = number == run.flow.steps.len() && step.item.is_none() && !hands_over(step);
+        let last = is_last.then(|| Last { result: run.result.clone() });
+        Ok(match self.send(attempt, step, number, &request, last).await? {
             Next::GoOn(call) => {
                 run.succeeded(step, call);
                 None

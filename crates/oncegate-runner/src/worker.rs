@@ -158,14 +158,7 @@ impl Worker {
         call: Call,
         result: Option<String>,
     ) -> Result<Answer, StoreError> {
-        let call = FinishCall {
-            id: attempt.id,
-            fence: attempt.fence,
-            call,
-            jitter: entropy::jitter(),
-            result,
-            actor: ACTOR.into(),
-        };
+        let call = word(attempt, call, result);
         if call.call == Call::Heartbeat {
             return Ok(said(self.gate.finish(call).await?));
         }
@@ -195,6 +188,12 @@ impl Worker {
             }
         }
     }
+}
+
+/// What an attempt says.
+pub(crate) fn word(attempt: &Attempt, call: Call, result: Option<String>) -> FinishCall {
+    let (id, fence, jitter) = (attempt.id, attempt.fence, entropy::jitter());
+    FinishCall { id, fence, call, jitter, result, actor: ACTOR.into() }
 }
 
 /// Tries of 200 ms: 20 s; and 200 s for a database that is away, which may be changing its machine. Both are below

@@ -320,6 +320,12 @@ pub trait Store:
     async fn begin_step(&self, step: StepBegin) -> Result<Option<i64>, StoreError>;
     /// Writes down how it ended, whoever holds the claim by now. `false`: the attempt no longer holds.
     async fn end_step(&self, step: StepEnd) -> Result<bool, StoreError>;
+    /// Writes down how the last step ended and what its attempt says then, in one transaction; each as by itself.
+    async fn end_run(
+        &self,
+        step: StepEnd,
+        last: FinishCall,
+    ) -> Result<Option<(Answer, ClaimView)>, StoreError>;
     /// Pauses or resumes an automation; one that is unknown is made. Returns whether that changed anything.
     async fn set_paused(
         &self,

@@ -232,6 +232,17 @@ impl Store for PgStore {
         transact!(&self.shared, |cx| cx.end_step(&step).await)
     }
 
+    async fn end_run(
+        &self,
+        step: StepEnd,
+        last: FinishCall,
+    ) -> Result<Option<(Answer, ClaimView)>, StoreError> {
+        transact!(&self.shared, |cx| match cx.end_step(&step).await {
+            Ok(_) => cx.finish(&last).await,
+            Err(fault) => Err(fault),
+        })
+    }
+
     async fn set_paused(
         &self,
         workspace: Workspace,

@@ -283,6 +283,19 @@ impl Store for SqliteStore {
         .await
     }
 
+    async fn end_run(
+        &self,
+        step: StepEnd,
+        last: FinishCall,
+    ) -> Result<Option<(Answer, ClaimView)>, StoreError> {
+        self.stops.counted(last.id).await;
+        self.transact_now(Manner::TELLING.killed_at("done.before_commit", "done.committed"), move |cx| {
+            cx.end_step(&step)?;
+            cx.finish(&last)
+        })
+        .await
+    }
+
     async fn set_paused(
         &self,
         workspace: Workspace,

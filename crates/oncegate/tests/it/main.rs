@@ -30,6 +30,8 @@ mod loops;
 mod mails;
 #[path = "promises/news.rs"]
 mod news;
+#[path = "promises/nothing_lost.rs"]
+mod nothing_lost;
 #[path = "promises/one_runner.rs"]
 mod one_runner;
 #[path = "promises/order.rs"]

@@ -14,6 +14,7 @@ mod bulk;
 mod campaign;
 mod cases;
 mod dice;
+mod full_disk;
 mod judge;
 mod report;
 mod shown;

@@ -172,7 +172,7 @@ impl Site {
 /// One life of a gate.
 pub(crate) struct Gate {
     process: Process,
-    at: SocketAddr,
+    pub(crate) at: SocketAddr,
 }
 
 impl Gate {
@@ -217,6 +217,13 @@ impl Gate {
         let said = String::from_utf8_lossy(&answer.body).into_owned();
         assert_eq!(answer.status, 200, "POST {path}: {said}");
         Some(serde_json::from_str(&said).unwrap())
+    }
+
+    /// With which status a POST of JSON is refused.
+    pub(crate) fn refused(&self, path: &str, json: &Value) -> u16 {
+        let authorization = format!("Bearer {TOKEN}");
+        let headers = [("authorization", authorization.as_str()), ("content-type", "application/json")];
+        wire::call(self.at, "POST", path, &headers, json.to_string().as_bytes()).unwrap().status
     }
 
     /// The claim of a Typeform event, as the list shows it.

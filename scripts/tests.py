@@ -1,0 +1,61 @@
+#!/usr/bin/env python3
+"""Builds every test of the workspace and runs the binaries two at a time: most of them wait more than they compute.
+
+What one said is shown when it has ended; all of them run, whatever fails. It ends with how long each took.
+"""
+
+import concurrent.futures
+import json
+import os
+import resource
+import subprocess
+import sys
+import time
+
+AT_A_TIME = 2
+# Those that take longest begin first. One that is not named here is run behind them.
+FIRST = ["oncegate::cluster", "oncegate::it", "oncegate-store::it", "oncegate::kills", "oncegate-model::it"]
+
+
+def built():
+    """Name, directory and file of each test binary, as cargo tells them."""
+    command = ["cargo", "test", "--workspace", "--no-run", "--message-format=json-render-diagnostics"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as cargo:
+        for line in cargo.stdout:
+            told = json.loads(line)
+            if told.get("reason") == "compiler-artifact" and told["profile"]["test"] and told["executable"]:
+                folder = os.path.dirname(told["manifest_path"])
+                name = f"{os.path.basename(folder)}::{told['target']['name']}"
+                yield name, folder, told["executable"]
+    if cargo.returncode != 0:
+        sys.exit(cargo.returncode)
+
+
+def run(test):
+    name, folder, file = test
+    began = time.monotonic()
+    ended = subprocess.run([file], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+    return name, ended.returncode, ended.stdout.decode(errors="replace"), time.monotonic() - began
+
+
+def main():
+    tests = sorted(built(), key=lambda test: FIRST.index(test[0]) if test[0] in FIRST else len(FIRST))
+    # A name that nobody has any more would begin nothing first.
+    if gone := set(FIRST) - {name for name, _, _ in tests}:
+        sys.exit(f"scripts/tests.py: FIRST names what is not there: {', '.join(sorted(gone))}")
+    took, failed = [], []
+    with concurrent.futures.ThreadPoolExecutor(AT_A_TIME) as pool:
+        for ended in concurrent.futures.as_completed([pool.submit(run, test) for test in tests]):
+            name, code, said, seconds = ended.result()
+            print(f"\n-- {name}\n{said}", flush=True)
+            took.append(f"{seconds:6.0f} s  {name}")
+            if code != 0:
+                failed.append(f"{name} ended with {code}")
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    print("\n".join(sorted(took, reverse=True)))
+    print(f"{used.ru_utime + used.ru_stime:6.0f} s of all processors, the compiler's with them", flush=True)
+    if failed:
+        sys.exit("scripts/tests.py: " + "; ".join(failed))
+
+
+main()
