@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::claim::{AtClaim, Claim, ErrorCause, Holder, Lease, Liveness, Nudge, Parked, State};
 use crate::key::ClaimId;
 use crate::limits;
+use crate::needs_review;
 use crate::order;
 use crate::policy::{Finish, OnMismatch, OnStale, Policy, in_words};
 use crate::recovery;
@@ -223,8 +224,7 @@ fn is_same_run(facts: &Facts, request: &Request, lease: &Lease) -> bool {
 /// Line 6 for a stale claim: it becomes an error that waits for a person.
 fn into_review(claim: &Claim, cause: ErrorCause, note: String, went_stale: bool, now: Now) -> Box<Verdict> {
     let mut claim = claim.clone();
-    claim.nudge = None;
-    claim.state = State::Error { at: now.wall, due: None, cause, note: note.clone() };
+    let note = needs_review::begin(&mut claim, cause, note, now);
     let mut verdict = stop(StopReason::NeedsReview, None, Some(note), Some(claim));
     verdict.changes.went_stale = went_stale;
     verdict

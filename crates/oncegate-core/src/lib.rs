@@ -20,6 +20,7 @@ pub mod json;
 pub mod key;
 pub mod lane;
 pub mod limits;
+pub mod needs_review;
 pub mod notice;
 pub mod nudge;
 pub mod order;

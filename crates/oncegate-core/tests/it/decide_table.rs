@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use oncegate_core::claim::{AtClaim, Claim, Holder, Lease, Progress, State};
+use oncegate_core::claim::{AtClaim, Claim, ErrorCause, Holder, Lease, Progress, State};
 use oncegate_core::decide::{
     Changes, Decision, Facts, FlagSeen, Hold, RecordHolder, Request, RunReason, Start, StopReason, Verdict,
     decide, run_id_of,
@@ -310,6 +310,12 @@ fn violations(c: &Cell, facts: &Facts, request: &Request, verdict: &Verdict) -> 
             must(
                 matches!(after.state, State::Error { due: None, .. }),
                 "needs_review is never due by itself",
+            );
+            let says_so = matches!(&after.state, State::Error { cause: ErrorCause::OutcomeUnknown, note, .. }
+                if note.starts_with("outcome unknown: "));
+            must(
+                changes.claim.is_none() || !before.progress.unknown || says_so,
+                "where a call is unknown, whoever looks is told so",
             );
         }
         _ => {}

@@ -11,6 +11,7 @@ use oncegate_core::decide::{
 use oncegate_core::identity::Likeness;
 use oncegate_core::key::{ClaimId, RecordName, RunId};
 use oncegate_core::limits;
+use oncegate_core::needs_review;
 use oncegate_core::policy::Policy;
 use oncegate_core::recovery::Restores;
 use oncegate_core::time::{Now, Timestamp};
@@ -173,8 +174,8 @@ pub struct Writes<'a> {
     pub decision: Decision,
     /// The claim's new row, if it changes; a new claim if none was loaded.
     pub claim: Option<Claim>,
-    /// A new attempt begins: calls in flight of earlier ones become unknown; if there were any, see
-    /// [`Writes::steps_were_given_up`].
+    /// A new attempt begins, or none does before a person has looked: calls in flight of earlier ones become unknown;
+    /// if there were any, see [`Writes::steps_were_given_up`].
     pub give_up_steps: bool,
     /// The new row of [`Loaded::record_holder`], whose record was taken.
     pub record_taken: Option<(Claim, Line<'static>)>,
@@ -195,8 +196,12 @@ pub struct Writes<'a> {
 impl Writes<'_> {
     /// What an earlier attempt sent without hearing back is unknown from now on.
     pub fn steps_were_given_up(&mut self) {
-        if let Some(claim) = &mut self.claim {
-            claim.progress.unknown = true;
+        let Some(note) = self.claim.as_mut().and_then(needs_review::left_unknown) else { return };
+        for line in &mut self.lines {
+            line.note = line.note.take().map(|_| Cow::Owned(note.clone()));
+        }
+        if let Decision::Stop { note: told, .. } = &mut self.decision {
+            *told = Some(note);
         }
     }
 }
@@ -213,6 +218,7 @@ pub fn claim<'a>(
     let Verdict { decision, changes } = (rules.decide)(&loaded.facts(), &call.request, policy, now);
     let Changes { claim, record_taken_from, went_stale, first_run, corrected } = changes;
     let starts = matches!(decision, Decision::Run(reason) if reason != RunReason::SameRun);
+    let ends = claim.as_ref().is_some_and(|c| matches!(c.state, State::Error { .. }));
     let attempt = claim.as_ref().or(loaded.claim).map_or(0, |c| c.attempt);
     let record_taken = record_taken_from.and(loaded.record_holder).map(|holder| {
         let claim = (rules.without_record)(holder.clone());
@@ -221,7 +227,7 @@ pub fn claim<'a>(
         (claim, line)
     });
     let mut writes = Writes {
-        give_up_steps: starts && loaded.claim.is_some(),
+        give_up_steps: (starts || ends) && loaded.claim.is_some(),
         record_taken,
         payload: kept(&decision, claim.is_some(), corrected),
         lines: Vec::new(),

@@ -8,6 +8,7 @@ use oncegate_core::decide::{
 };
 use oncegate_core::finish::finish;
 use oncegate_core::key::RunId;
+use oncegate_core::needs_review;
 use oncegate_core::reset;
 use oncegate_core::time::Now;
 use oncegate_core::token::Fence;
@@ -152,13 +153,17 @@ impl Model {
         let (of, _) = KEYS[key];
         let facts = self.facts(key, id, &call.request, now, boot);
         let policy = Policies.policy(WS, &automation(of));
-        let Verdict { decision, changes } = decide::decide(&facts, &call.request, &policy, now);
+        let Verdict { mut decision, changes } = decide::decide(&facts, &call.request, &policy, now);
         let Changes { mut claim, record_taken_from, went_stale, first_run, corrected } = changes;
         let starts = matches!(decision, Decision::Run(reason) if reason != decide::RunReason::SameRun);
-        if let (true, Some(claim), Some(row)) = (starts, &mut claim, self.rows.get_mut(&key)) {
+        let ends = claim.as_ref().is_some_and(|c| matches!(c.state, State::Error { .. }));
+        if let (true, Some(claim), Some(row)) = (starts || ends, &mut claim, self.rows.get_mut(&key)) {
             for step in row.steps.iter_mut().filter(|s| s.2 == StepOutcome::InFlight) {
                 step.2 = StepOutcome::Unknown;
-                claim.progress.unknown = true;
+                let note = needs_review::left_unknown(claim);
+                if let (Decision::Stop { note: told, .. }, Some(note)) = (&mut decision, note) {
+                    *told = Some(note);
+                }
             }
         }
         if let Some(taken) = record_taken_from {

@@ -105,6 +105,30 @@ async fn waits_that_the_target_asked_for_are_not_counted_as_crashes() {
 }
 
 #[tokio::test]
+async fn what_is_not_taken_up_any_more_says_that_a_call_of_it_is_unknown() {
+    let receiver = Receiver::start().await;
+    receiver.always("/one", Reply::Silence);
+    let mut gate = started(&yaml("", &[step("one", "repeat: by_key, timeout: 240s")]), &receiver).await;
+    for sent in 1..=4 {
+        receiver.got("/one", sent).await;
+        gate.crash();
+        gate.reopen().await;
+    }
+    let claim = in_state(&gate, 4, "error").await;
+    assert_eq!((&claim["error_cause"], &claim["due_at"]), (&json!("outcome_unknown"), &json!(null)));
+    let note = claim["note"].as_str().unwrap();
+    assert!(note.starts_with("outcome unknown: ") && note.contains("look whether it happened"), "{note}");
+    assert_eq!(
+        claim["history"].as_array().unwrap().last().unwrap()["note"],
+        note,
+        "the history says it, too"
+    );
+    let calls = claim["calls"].as_array().unwrap();
+    assert!(calls.len() == 4 && calls.iter().all(|call| call["outcome"] == "unknown"), "{calls:?}");
+    assert_eq!(receiver.requests().len(), 4, "and nobody sends it again");
+}
+
+#[tokio::test]
 async fn a_deferred_claim_outlives_a_pause_longer_than_its_ttl() {
     for policy in ["on_stale: retry_once", "on_stale: hold"] {
         let receiver = Receiver::start().await;
