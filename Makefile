@@ -1,5 +1,5 @@
 # What developers run; `make help` lists it. The one command that has to pass is `make test`.
-.PHONY: help test lint api bench fuzz
+.PHONY: help test torture lint api bench fuzz
 
 FUZZ_SECONDS ?= 30
 FUZZ_TARGETS ?= $(shell sed -n 's/^name = "\([a-z_]*\)"$$/\1/p' fuzz/Cargo.toml | grep -v '^fuzz$$')
@@ -9,6 +9,10 @@ help: ## List these targets
 
 test: ## Everything that has to pass: formatting, lints, tests, documentation
 	scripts/test.sh
+
+torture: ## Kill the gate 10,000 times, or as ONCEGATE_KILLS=n, TORTURE_HOURS=h and ONCEGATE_SEED=s say (docs/torture.md)
+	@test -n "$$ONCEGATE_KILLS$$TORTURE_HOURS" || export ONCEGATE_KILLS=10000; \
+	cargo test -p oncegate --test kills -- --exact campaign::every_window_is_killed_in_and_nothing_is_lost_or_doubled
 
 lint: ## Formatting and lints alone
 	cargo fmt --all --check

@@ -16,8 +16,8 @@ pub fn begin(claim: &mut Claim, cause: ErrorCause, note: String, now: Now) -> St
     }
 }
 
-/// A call of this claim went out, and nobody knows what came of it: from now on nothing takes the claim for untouched,
-/// and the person it waits for, if it waits for one, is told to look. The note that says so.
+/// A call of this claim went out, and nobody knows what came of it: from now on nothing takes the claim for
+/// untouched, and the person it waits for, if it waits for one, is told to look. The note that says so.
 pub fn left_unknown(claim: &mut Claim) -> Option<String> {
     claim.progress.unknown = true;
     let State::Error { due: None, cause, note, .. } = &mut claim.state else { return None };

@@ -5,8 +5,8 @@ use data_encoding::HEXLOWER;
 use oncegate_core::fingerprint::Fingerprint;
 use oncegate_core::finish::{Call, Failed};
 use oncegate_core::limits;
-use oncegate_store::StoreError;
 use oncegate_store::api::{StepCall, StepOutcome, is_lookup, item_name};
+use oncegate_store::{StoreError, failpoint};
 use serde_json::Value;
 
 use crate::flow::Step;
@@ -54,7 +54,7 @@ impl Worker {
             world["item"] = item;
             world["index"] = index.into();
             match self.step(run, &step, number, Some(&world)).await? {
-                None => {}
+                None => failpoint::hit("each.item_done"),
                 Some(Next::Finish(Call::Error { failure, note })) => failures.push((failure, note)),
                 // What waits, waits for all of them; and those that failed before it wait no less.
                 Some(Next::Finish(Call::Defer { until, note })) if !failures.is_empty() => {

@@ -28,6 +28,16 @@ pub(crate) enum What<'a> {
     Look(&'a Lookup),
 }
 
+impl What<'_> {
+    /// Where a test may kill the process: before the call goes out, and after its answer.
+    const fn places(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Effect => (failpoint::SENDING, "step.answered"),
+            Self::Look(_) => ("look.sending", "look.answered"),
+        }
+    }
+}
+
 /// A call that was made.
 pub(crate) struct Came {
     call: i64,
@@ -252,7 +262,8 @@ impl Worker {
             Ok(store.begin_step(begin.clone()).await?.map(|call| (call, asked)))
         });
         let Some((call, asked)) = began.await? else { return Ok(Exchange::Not(Next::Leave)) };
-        failpoint::hit(failpoint::SENDING);
+        let (sending, answered) = what.places();
+        failpoint::hit(sending);
         // It was ours when it was written down. Whoever stood still since, for as long as another may wait, must not
         // send what the other may have sent by now. The wall clock counts where the machine itself was suspended.
         let now = self.gate.clock().read();
@@ -268,7 +279,7 @@ impl Worker {
             Outgoing::Mail(_) => Spoken::Smtp,
         };
         let tried_in_vain = permit.is_some_and(|permit| permit.end(heard(&outcome, spoken)));
-        failpoint::hit("step.answered");
+        failpoint::hit(answered);
         let key = outgoing.key().to_owned();
         Ok(Exchange::Came(Came { call, sent_at, outcome, tried_in_vain, whom, target, key }))
     }

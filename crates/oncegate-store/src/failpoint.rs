@@ -4,18 +4,26 @@
 //! when it reaches the named place for the n-th time, as a power cut or an out-of-memory kill would;
 //! `ONCEGATE_FAILPOINT=name@n:stop` sends it SIGSTOP, as if its machine was suspended, until somebody sends SIGCONT.
 
-/// Every place, in the order in which one webhook passes them.
-pub const PLACES: [&str; 12] = [
+/// Every place, in the order in which one webhook passes them; `look.` is on the way of a call that is looked for,
+/// `each.` between the items of a list, `defer.` and `error.` where an attempt ends and another one is due.
+pub const PLACES: [&str; 19] = [
     "admit.before_commit",
     "admit.committed",
     "admit.acknowledging",
     "run.before_commit",
     "run.committed",
+    "look.sending",
+    "look.answered",
     "step.before_commit",
     "step.written",
     "step.answered",
     "answer.before_commit",
     "answer.committed",
+    "each.item_done",
+    "defer.before_commit",
+    "defer.committed",
+    "error.before_commit",
+    "error.committed",
     "done.before_commit",
     "done.committed",
 ];

@@ -248,7 +248,9 @@ impl Store for SqliteStore {
     async fn finish(&self, call: FinishCall) -> Result<Option<(Answer, ClaimView)>, StoreError> {
         let manner = match call.call {
             Call::Done => Manner::TELLING.killed_at("done.before_commit", "done.committed"),
-            _ => Manner::TELLING,
+            Call::Defer { .. } => Manner::TELLING.killed_at("defer.before_commit", "defer.committed"),
+            Call::Error { .. } => Manner::TELLING.killed_at("error.before_commit", "error.committed"),
+            Call::Heartbeat | Call::Review { .. } | Call::HandBack | Call::HandOver => Manner::TELLING,
         };
         self.stops.counted(call.id).await;
         self.transact_now(manner, move |cx| cx.finish(&call)).await

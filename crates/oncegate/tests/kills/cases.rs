@@ -5,7 +5,10 @@ use std::net::TcpStream;
 
 use serde_json::{Value, json};
 
-use crate::judge::{self, Event, FORM};
+use crate::configs::{ONE, calm};
+use crate::judge::{self, Event, FORM, Kind, Wrong, judge};
+use crate::report::{HOLDS, Report};
+use crate::round;
 use crate::world::{self, Gate, Ground, Receiver, Sender, Site, until};
 
 fn is_done(gate: &Gate, form: &str, token: &str) -> Value {
@@ -15,22 +18,25 @@ fn is_done(gate: &Gate, form: &str, token: &str) -> Value {
     })
 }
 
+fn event(token: &str) -> Event {
+    Event::new(HOLDS, Kind::Once, token.to_owned(), ONE)
+}
+
+fn judged(gate: &Gate, receiver: &Receiver, events: &[Event]) -> (Report, Wrong) {
+    judge(&round::books(gate, &[(Kind::Once, receiver.book())], |_| true), events, false)
+}
+
 /// The issue's own story: the untouched sample, five times in parallel, and kill -9 while the receiver holds it.
 #[test]
 fn five_parallel_posts_of_the_sample_and_a_kill_lead_to_one_effect() {
     let ground = Ground::new("story");
     let receiver = Receiver::start(&ground, "receiver", &[]);
-    let site = Site::new(&ground, &world::config(&receiver, None));
+    let site = Site::new(&ground, &calm(&receiver));
     let gate = site.start(None);
     receiver.hold();
     let sender = Sender::start(&ground, &format!("http://{}/in/once", site.at), &world::sample(), None, 5);
     until("the request at the receiver", || receiver.arrivals().pop());
-    let mut events = vec![Event {
-        window: "receiver_holds",
-        automation: "once",
-        token: "tok8m2c4x7q1z5v9b3n6k0j".to_owned(),
-        body_sha256: String::new(),
-    }];
+    let mut events = vec![event("tok8m2c4x7q1z5v9b3n6k0j")];
     gate.kill();
     let gate = site.start(None);
     receiver.release();
@@ -39,7 +45,7 @@ fn five_parallel_posts_of_the_sample_and_a_kill_lead_to_one_effect() {
     assert_eq!(gate.get("/v1/claims?state=done")["claims"].as_array().unwrap().len(), 1);
     assert_eq!(gate.get("/v1/claims")["claims"].as_array().unwrap().len(), 1, "five deliveries, one claim");
     assert_eq!(claim["attempt"], 2, "{claim}");
-    judge::judge(&gate, &receiver, None, &events).1.holds();
+    judged(&gate, &receiver, &events).1.holds();
     let effects = receiver.arrivals().iter().filter(|a| a.did == "effect").count();
     assert_eq!((receiver.arrivals().len(), effects), (2, 1), "asked again under its key, counted once");
 }
@@ -49,7 +55,7 @@ fn five_parallel_posts_of_the_sample_and_a_kill_lead_to_one_effect() {
 fn the_judge_sees_what_was_doubled_and_what_was_lost() {
     let ground = Ground::new("judge");
     let receiver = Receiver::start(&ground, "receiver", &["--no-dedupe"]);
-    let site = Site::new(&ground, &world::config(&receiver, None));
+    let site = Site::new(&ground, &calm(&receiver));
     let gate = site.start(None);
     receiver.hold();
     let to = format!("http://{}/in/once", site.at);
@@ -60,15 +66,9 @@ fn the_judge_sees_what_was_doubled_and_what_was_lost() {
     receiver.release();
     sender.acknowledged();
     is_done(&gate, FORM, "twice-0");
-    let event = |token: &str| Event {
-        window: "receiver_holds",
-        automation: "once",
-        token: token.to_owned(),
-        body_sha256: String::new(),
-    };
-    let (report, wrong) = judge::judge(&gate, &receiver, None, &[event("twice-0"), event("never-sent")]);
+    let (report, wrong) = judged(&gate, &receiver, &[event("twice-0"), event("never-sent")]);
     assert_eq!((report.total().doubled, report.total().lost), (1, 1), "{report}");
-    for what in ["doubled", "the gate does not know it", "not the bytes that came in"] {
+    for what in ["doubled", "the gate does not know it", "not sent the bytes that came in"] {
         assert!(wrong.0.iter().any(|w| w.contains(what)), "{what}: {wrong:?}");
     }
 }
@@ -78,7 +78,7 @@ fn the_judge_sees_what_was_doubled_and_what_was_lost() {
 fn c40_claimed_then_killed_before_the_first_step() {
     let ground = Ground::new("c40");
     let receiver = Receiver::start(&ground, "receiver", &[]);
-    let site = Site::new(&ground, &world::config(&receiver, None));
+    let site = Site::new(&ground, &calm(&receiver));
     let sample = ground.path("sample.json");
     // Blanks, an escape and the order of members: what a parser would not give back.
     let body = "{\"form_response\" : {\"token\":\"T0\",\"form_id\":\"f\\u0031\"},\"event_type\":\"x\"}\n ";
@@ -103,7 +103,7 @@ fn c40_claimed_then_killed_before_the_first_step() {
     assert_eq!(arrivals.len(), 1, "{claim}");
     assert_eq!(arrivals[0].body_sha256, sent[0].body_sha256, "not the bytes that came in");
     assert_eq!(body.replace("T0", "T-0").len(), 74, "the case is about a body of 74 bytes");
-    assert_eq!(arrivals[0].path, "/hold/once");
+    assert_eq!(arrivals[0].path, "/hold/T-0/write");
     let runs =
         |claim: &Value| claim["history"].as_array().unwrap().iter().filter(|h| h["kind"] == "run").count();
     assert_eq!((runs(&claim), claim["attempt"].clone()), (2, json!(2)), "claimed, resumed: {claim}");
@@ -128,7 +128,7 @@ impl Stopping {
     fn new(test: &str) -> Self {
         let ground = Ground::new(test);
         let receiver = Receiver::start(&ground, "receiver", &[]);
-        let site = Site::new(&ground, &world::config(&receiver, None));
+        let site = Site::new(&ground, &calm(&receiver));
         let gate = site.start(None);
         receiver.hold();
         let to = format!("http://{}/in/once", site.at);

@@ -17,11 +17,11 @@ impl Dice {
     }
 
     /// Dice of their own for a part of a test.
-    pub(crate) fn split(&mut self) -> Self {
-        Self(self.next())
+    pub(crate) fn of(seed: u64) -> Self {
+        Self(seed)
     }
 
-    fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -27,7 +27,7 @@ pub(crate) fn sample() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/webhooks/typeform/01_first.json")
 }
 
-/// Looks again and again until it is so.
+/// Looks again and again until it is so; the longer it takes, the less often, as each look costs the gate something.
 pub(crate) fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let start = Instant::now();
     loop {
@@ -35,7 +35,7 @@ pub(crate) fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
             return found;
         }
         assert!(start.elapsed() < DEADLINE, "{what}: not within {} s", DEADLINE.as_secs());
-        std::thread::sleep(Duration::from_millis(4));
+        std::thread::sleep((start.elapsed() / 8).clamp(Duration::from_millis(4), Duration::from_millis(250)));
     }
 }
 
@@ -83,6 +83,23 @@ pub(crate) struct Arrival {
     pub(crate) did: String,
 }
 
+impl Arrival {
+    /// It asked what is there, and was meant to change nothing.
+    pub(crate) fn looks(&self) -> bool {
+        self.path.starts_with("/find/")
+    }
+
+    /// `/HOW/TOKEN/NAME`: which event it is of …
+    pub(crate) fn token(&self) -> &str {
+        self.path.split('/').nth(2).unwrap_or_default()
+    }
+
+    /// … and what is meant to happen once for that event.
+    pub(crate) fn name(&self) -> &str {
+        self.path.splitn(4, '/').nth(3).unwrap_or_default()
+    }
+}
+
 /// What a sender was told, by its own file.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct Delivery {
@@ -97,19 +114,21 @@ pub(crate) struct Receiver {
     pub(crate) at: SocketAddr,
     file: PathBuf,
     hold: PathBuf,
+    calm: PathBuf,
     _process: Process,
 }
 
 impl Receiver {
     pub(crate) fn start(ground: &Ground, name: &str, more: &[&str]) -> Self {
         let (file, hold) = (ground.path(&format!("{name}.jsonl")), ground.path(&format!("{name}.hold")));
+        let calm = ground.path(&format!("{name}.calm"));
         let mut command = Command::new(PROGRAM);
         command.args(["lab", "receiver", "--until-stdin-ends", "--file"]).arg(&file);
-        command.arg("--hold-file").arg(&hold).args(more);
+        command.arg("--hold-file").arg(&hold).arg("--calm-file").arg(&calm).args(more);
         let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let mut process = Process(child);
         let at = announced(&mut process.0).unwrap();
-        Self { at, file, hold, _process: process }
+        Self { at, file, hold, calm, _process: process }
     }
 
     pub(crate) fn hold(&self) {
@@ -120,8 +139,22 @@ impl Receiver {
         fs::remove_file(&self.hold).unwrap();
     }
 
+    /// From now on it does what it is asked for.
+    pub(crate) fn calm(&self) {
+        fs::write(&self.calm, "").unwrap();
+    }
+
+    pub(crate) fn book(&self) -> String {
+        fs::read_to_string(&self.file).unwrap_or_default()
+    }
+
     pub(crate) fn arrivals(&self) -> Vec<Arrival> {
-        lines(&self.file)
+        lines_of(&self.book())
+    }
+
+    /// Grows with each request.
+    pub(crate) fn size(&self) -> u64 {
+        fs::metadata(&self.file).map_or(0, |file| file.len())
     }
 }
 
@@ -147,6 +180,14 @@ impl Site {
 
     /// Starts a gate that answers when this returns; one with a failpoint may die before.
     pub(crate) fn start(&self, failpoint: Option<&str>) -> Gate {
+        let mut gate = self.launch(failpoint);
+        let answers = announced(&mut gate.process.0).is_some();
+        assert!(answers || failpoint.is_some(), "the gate did not start, see {}", self.log.display());
+        gate
+    }
+
+    /// Starts a gate, and waits for nothing.
+    pub(crate) fn launch(&self, failpoint: Option<&str>) -> Gate {
         let log = fs::File::options().create(true).append(true).open(&self.log).unwrap();
         let mut command = Command::new(PROGRAM);
         command.args(["serve", "--ephemeral", "--store", "sqlite", "--log", "warn"]);
@@ -157,10 +198,25 @@ impl Site {
             command.env("ONCEGATE_FAILPOINT", failpoint);
         }
         let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).spawn().unwrap();
-        let mut process = Process(child);
-        let answers = announced(&mut process.0).is_some();
-        assert!(answers || failpoint.is_some(), "the gate did not start, see {}", self.log.display());
-        Gate { process, at: self.at }
+        Gate { process: Process(child), at: self.at }
+    }
+
+    /// How many events are accepted and not finished, while no gate runs. Only read: what a death left in the log of
+    /// the database is for the next gate to find.
+    pub(crate) fn in_flight(&self) -> u32 {
+        let flags = rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY;
+        let count = rusqlite::Connection::open_with_flags(self.database(), flags).and_then(|db| {
+            let open = "SELECT count(*) FROM claims WHERE processing_state IN ('none', 'processing') \
+                        OR (processing_state = 'error' AND due_at IS NOT NULL)";
+            db.query_row(open, [], |row| row.get(0))
+        });
+        // It may have died before there was a table.
+        count.unwrap_or_default()
+    }
+
+    /// What the gates of this site had to say.
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(&self.log).unwrap_or_default()
     }
 
     /// The database, while no gate has it.
@@ -181,6 +237,19 @@ impl Gate {
         self.process.0.kill().unwrap();
         let status = self.process.0.wait().unwrap();
         assert_eq!(status.signal(), Some(9), "the gate had ended by itself: {status}");
+    }
+
+    /// Whether the failpoint kills it before then.
+    pub(crate) fn dies_within(&mut self, time: Duration) -> bool {
+        let start = Instant::now();
+        while start.elapsed() < time {
+            if let Some(status) = self.process.0.try_wait().unwrap() {
+                assert_eq!(status.signal(), Some(9), "not killed but: {status}");
+                return true;
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        false
     }
 
     /// Waits for the failpoint to kill it.
@@ -233,6 +302,19 @@ impl Gate {
         page["claims"].as_array().unwrap().first().cloned()
     }
 
+    /// All claims that a list shows, over its pages; `filter` ends with `&` if there is one.
+    pub(crate) fn list(&self, filter: &str) -> Vec<Value> {
+        let (mut all, mut cursor) = (vec![], String::new());
+        loop {
+            let page = self.get(&format!("/v1/claims?{filter}limit=500{cursor}"));
+            all.extend(page["claims"].as_array().unwrap().iter().cloned());
+            match page["next_cursor"].as_str() {
+                Some(next) => cursor = format!("&cursor={next}"),
+                None => return all,
+            }
+        }
+    }
+
     /// The claim with its calls and history.
     pub(crate) fn whole(&self, claim: &Value) -> Value {
         self.get(&format!("/v1/claims/{}", claim["claim_id"].as_str().unwrap()))
@@ -254,10 +336,24 @@ impl Sender {
         fresh: Option<(u32, &str)>,
         copies: u32,
     ) -> Self {
+        Self::mixed(ground, &[to.to_owned()], sample, fresh, copies, None)
+    }
+
+    /// The same to several addresses in turn, and in an order that is drawn from a seed.
+    pub(crate) fn mixed(
+        ground: &Ground,
+        to: &[String],
+        sample: &Path,
+        fresh: Option<(u32, &str)>,
+        copies: u32,
+        seed: Option<u64>,
+    ) -> Self {
         let name = fresh.map_or("sample", |(_, prefix)| prefix);
         let file = ground.path(&format!("sender-{name}.jsonl"));
         let mut command = Command::new(PROGRAM);
-        command.args(["lab", "sender", "--to", to, "--copies", &copies.to_string()]);
+        command.args(["lab", "sender", "--copies", &copies.to_string()]);
+        command.args(to.iter().flat_map(|to| ["--to", to.as_str()]));
+        command.args(seed.map(|seed| format!("--seed={seed}")));
         command.arg("--sample").arg(sample).arg("--file").arg(&file);
         if let Some((events, prefix)) = fresh {
             command.args(["--events", &events.to_string(), "--prefix", prefix]);
@@ -271,7 +367,7 @@ impl Sender {
     pub(crate) fn acknowledged(mut self) -> Vec<Delivery> {
         let status = until("the sender's end", || self.process.0.try_wait().unwrap());
         assert!(status.success(), "the sender gave up, see {}", self.file.display());
-        lines(&self.file)
+        lines_of(&fs::read_to_string(&self.file).unwrap_or_default())
     }
 }
 
@@ -281,8 +377,8 @@ fn announced(process: &mut Child) -> Option<SocketAddr> {
     line.trim().rsplit_once("http://")?.1.parse().ok()
 }
 
-fn lines<T: for<'de> Deserialize<'de>>(path: &Path) -> Vec<T> {
-    let text = fs::read_to_string(path).unwrap_or_default();
+/// What stands after the last line break is still being written.
+pub(crate) fn lines_of<T: for<'de> Deserialize<'de>>(text: &str) -> Vec<T> {
     let whole = text.rfind('\n').map_or("", |end| &text[..end]);
     whole.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
@@ -300,22 +396,4 @@ fn free_address() -> SocketAddr {
             return address;
         }
     }
-}
-
-/// A source and an automation for each receiver. `once` may repeat under its key; `never` may not repeat at all.
-pub(crate) fn config(once: &Receiver, never: Option<&Receiver>) -> String {
-    let one = |name: &str, receiver: &Receiver, repeat: &str| {
-        let at = receiver.at;
-        (
-            format!("  {name}: {{ provider: typeform, secret: 'env:LAB_SECRET', automation: {name} }}\n"),
-            format!(
-                "  {name}:\n    retries: [1s, 1s, 1s]\n    steps:\n      - {{ name: write, http: {{ url: \
-                 'http://{at}/hold/{name}' }}, repeat: {repeat} }}\n"
-            ),
-        )
-    };
-    let mut parts = vec![one("once", once, "by_key")];
-    parts.extend(never.map(|receiver| one("never", receiver, "never")));
-    let (sources, automations): (String, String) = parts.into_iter().unzip();
-    format!("outgoing:\n  allow_private: ['127.0.0.1']\nsources:\n{sources}automations:\n{automations}")
 }

@@ -19,6 +19,10 @@ pub(in crate::cli) enum Did {
     Repeat,
     /// Turned away (429) before anything was done.
     Refused,
+    /// It broke (500, a reset) before anything was done.
+    Nothing,
+    /// It asked what is there: nothing changed.
+    Look,
 }
 
 /// One request that reached the receiver whole.

@@ -2,6 +2,7 @@
 //! files, so that what the gate says about itself can be held against what others saw.
 
 pub(super) mod ledger;
+mod mood;
 mod receiver;
 mod sender;
 pub(super) mod wire;

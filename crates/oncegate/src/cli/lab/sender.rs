@@ -21,9 +21,9 @@ use super::wire::{self, Lost};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Where to post.
-    #[arg(long)]
-    to: String,
+    /// Where to post; of several, each event goes to one, in turn.
+    #[arg(long, required = true)]
+    to: Vec<String>,
     /// A sample request: JSON with `method`, `headers` and `body_text`.
     #[arg(long)]
     sample: PathBuf,
@@ -40,6 +40,10 @@ pub(super) struct Args {
     /// What the tokens of those events begin with.
     #[arg(long)]
     prefix: Option<String>,
+    /// Draws an order from this: all copies of all events mixed, over a few connections at a time, some of which are
+    /// hung up before the answer. Without it, everything goes out at once.
+    #[arg(long)]
+    seed: Option<u64>,
     /// Seconds after which it gives up.
     #[arg(long, default_value_t = 60)]
     give_up: u64,
@@ -56,9 +60,21 @@ struct Sample {
 
 /// One event, ready to be posted.
 struct Event {
+    to: String,
     token: String,
     sample: Sample,
 }
+
+/// One copy of an event, and how it is sent.
+struct Copy {
+    event: Arc<Event>,
+    number: u32,
+    /// Hung up after so long, once.
+    hung_up: Option<Duration>,
+}
+
+/// Senders at a time, where an order is drawn.
+const LANES: usize = 4;
 
 /// Providers wait minutes between tries; a lab has none to spare.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -69,11 +85,14 @@ pub(super) async fn run(args: Args) -> Result<(), String> {
     let sample = read(&args.sample)?;
     let ledger = Arc::new(Ledger::open(&args.file)?);
     let mut posts = JoinSet::new();
-    for event in events(&sample, &args)? {
-        let event = Arc::new(event);
-        for copy in 1..=args.copies {
-            posts.spawn(deliver(args.to.clone(), Arc::clone(&event), copy, Arc::clone(&ledger)));
-        }
+    for lane in lanes(events(&sample, &args)?, &args) {
+        let ledger = Arc::clone(&ledger);
+        posts.spawn(async move {
+            for copy in lane {
+                deliver(copy, &ledger).await?;
+            }
+            Ok(())
+        });
     }
     let all = async {
         let mut ended = Ok(());
@@ -84,7 +103,10 @@ pub(super) async fn run(args: Args) -> Result<(), String> {
     };
     match tokio::time::timeout(Duration::from_secs(args.give_up), all).await {
         Ok(ended) => ended,
-        Err(_) => Err(format!("{} did not acknowledge everything within {} s", args.to, args.give_up)),
+        Err(_) => {
+            let to = args.to.join(", ");
+            Err(format!("{to} did not acknowledge everything within {} s", args.give_up))
+        }
     }
 }
 
@@ -98,12 +120,13 @@ fn events(sample: &Sample, args: &Args) -> Result<Vec<Event>, String> {
     let body: Value = serde_json::from_str(&sample.body_text).map_err(|e| format!("body_text: {e}"))?;
     let token = body["form_response"]["token"].as_str().unwrap_or_default();
     let (Some(events), Some(prefix)) = (args.events, &args.prefix) else {
-        return Ok(vec![Event { token: token.to_owned(), sample: sample.clone() }]);
+        let event = |to: &String| Event { to: to.clone(), token: token.to_owned(), sample: sample.clone() };
+        return Ok(args.to.iter().map(event).collect());
     };
     if token.is_empty() || args.secret.is_empty() {
         return Err("--events needs a Typeform sample and ONCEGATE_LAB_SECRET to sign it anew".to_owned());
     }
-    let fresh = |n| {
+    let fresh = |(n, to): (u32, &String)| {
         let new = format!("{prefix}-{n}");
         let mut sample = sample.clone();
         // As text, so that every other byte stays as it was.
@@ -111,9 +134,33 @@ fn events(sample: &Sample, args: &Args) -> Result<Vec<Event>, String> {
         let signature = sign(args.secret.as_bytes(), sample.body_text.as_bytes())?;
         sample.headers.retain(|name, _| !name.eq_ignore_ascii_case("typeform-signature"));
         sample.headers.insert("Typeform-Signature".to_owned(), signature.into());
-        Ok(Event { token: new, sample })
+        Ok(Event { to: to.clone(), token: new, sample })
     };
-    (0..events).map(fresh).collect()
+    (0..events).zip(args.to.iter().cycle()).map(fresh).collect()
+}
+
+/// What is sent one after another; the lanes go side by side.
+fn lanes(events: Vec<Event>, args: &Args) -> Vec<Vec<Copy>> {
+    let events: Vec<Arc<Event>> = events.into_iter().map(Arc::new).collect();
+    let copies = events.iter().flat_map(|event| (1..=args.copies).map(move |copy| (Arc::clone(event), copy)));
+    let Some(seed) = args.seed else {
+        return copies.map(|(event, number)| vec![Copy { event, number, hung_up: None }]).collect();
+    };
+    let mut drawn: Vec<([u8; 32], Copy)> = copies
+        .map(|(event, number)| {
+            let drawn = sha256(format!("{seed} {number} {}", event.token).as_bytes());
+            // Before, while or after the gate writes it down.
+            let hung_up =
+                drawn[31].is_multiple_of(6).then(|| Duration::from_micros(u64::from(drawn[30]) * 60));
+            (drawn, Copy { event, number, hung_up })
+        })
+        .collect();
+    drawn.sort_by_key(|(drawn, _)| *drawn);
+    let mut lanes: Vec<Vec<Copy>> = (0..LANES).map(|_| vec![]).collect();
+    for (n, (_, copy)) in drawn.into_iter().enumerate() {
+        lanes[n % LANES].push(copy);
+    }
+    lanes
 }
 
 /// Typeform's signature: `sha256=` and the base64 of the raw body's HMAC-SHA256.
@@ -123,12 +170,15 @@ fn sign(secret: &[u8], body: &[u8]) -> Result<String, String> {
     Ok(format!("sha256={}", BASE64.encode(&mac.finalize().into_bytes())))
 }
 
-async fn deliver(to: String, event: Arc<Event>, copy: u32, ledger: Arc<Ledger>) -> Result<(), String> {
+async fn deliver(copy: Copy, ledger: &Ledger) -> Result<(), String> {
+    let Copy { event, number: copy, mut hung_up } = copy;
     let clock = SystemClock::new();
-    let mut sent = 0;
+    let (to, mut sent) = (&event.to, 0);
     loop {
-        let outcome = wire::send(request(&to, &event.sample)?, PATIENCE).await;
-        sent += u32::from(!matches!(outcome, Err(Lost::NotSent(_))));
+        let outcome = wire::send(request(to, &event.sample)?, hung_up.unwrap_or(PATIENCE)).await;
+        let reached = !matches!(outcome, Err(Lost::NotSent(_)));
+        sent += u32::from(reached);
+        hung_up = hung_up.filter(|_| !reached);
         let answer = match outcome {
             Ok(answer) if !matches!(answer.status, 408 | 429 | 500..) => answer,
             _ => {
