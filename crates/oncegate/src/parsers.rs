@@ -58,6 +58,7 @@ pub const ALL: [Parser; 14] = [
         seeds: &[
             r#"j{"automation":"welcome","idempotency_key":"f:1","payload":{"n":1},"ttl":"10m","wait":5}"#,
             "fautomation=welcome&key_fields.form=f1&key_fields[id]=8&payload=%7B%22a%22%3A1%7D&note=a+b",
+            r#"j{"key_fields":{"a":1},"key_fields.a":2,"payload__b":[1],"result[c]":null,"payload":null}"#,
             "x{\"key_fields\":{\"a\":\"b\"}}",
         ],
     },

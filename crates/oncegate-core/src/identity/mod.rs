@@ -13,6 +13,7 @@ mod number;
 mod part;
 mod rule;
 mod subject;
+mod unfilled;
 
 pub use self::caller::{CallerRules, Sent};
 pub use self::date::DateForm;
@@ -22,6 +23,7 @@ pub use self::number::canonical_number;
 pub use self::part::{Folded, Part, join};
 pub use self::rule::{Rule, Unfit};
 pub use self::subject::{IdentityPrint, Likeness, Repeat, Subject};
+pub use self::unfilled::{Hole, hole, is_unfilled};
 
 /// The version of what the rules do, all together. It stays as long as every stored key can be computed again; a rule
 /// that changed under its old name would make it 2, and doors would have to ask for the keys of both.

@@ -237,10 +237,10 @@ pub enum NoIdentity {
         /// The field path.
         field: String,
     },
-    /// The sender's variable was never filled in.
+    /// The sender's variable was never filled in, or a word stands there that tools write for nothing.
     #[error(
-        "`{field}` holds a placeholder that the sender did not fill in; map a value there, one that differs from \
-         event to event"
+        "`{field}` holds a placeholder that the sender did not fill in, or a word for nothing such as `undefined`; map a \
+         value there, one that differs from event to event"
     )]
     Placeholder {
         /// The field path.

@@ -355,7 +355,7 @@ impl Looked<'_> {
     fn seen(&self, field: &KeyField, body: &Body) -> FieldSeen {
         let found = field.path.find(self.req.headers, body);
         let part = match &found {
-            Ok(Some(Value::String(text))) if is_placeholder(text) => {
+            Ok(Some(Value::String(text))) if identity::is_unfilled(text) => {
                 Err(NoIdentity::Placeholder { field: field.path.to_string() })
             }
             Ok(found) => field.part(found.as_ref()),
@@ -367,10 +367,4 @@ impl Looked<'_> {
 
 fn of_itself(word: &str) -> Part {
     Part::Value(Folded { folded: word.to_owned(), shown: word.to_owned() })
-}
-
-/// A variable that the sender never filled in (`{{executionId}}`, `row-{{id}}`): the same for all its events.
-fn is_placeholder(text: &str) -> bool {
-    let open = text.find("{{").map(|at| at + 2);
-    open.is_some_and(|at| text[at..].find("}}").is_some_and(|end| !text[at..at + end].trim().is_empty()))
 }

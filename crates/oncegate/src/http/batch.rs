@@ -14,7 +14,8 @@ use serde_json::Value;
 use super::answer::{Decided, Json};
 use super::auth::Caller;
 use super::claims::{Asked, asked, parent_lost};
-use super::input::{Fields, kind};
+use super::form::gathered;
+use super::input::{Fields, Reading, kind};
 use super::problem::Problem;
 use super::{AppState, answer};
 
@@ -64,7 +65,8 @@ fn one(item: Value, state: &AppState, caller: &Caller) -> Result<(ClaimCall, Str
             ));
         }
     }
-    let Asked { call, shown_key, .. } = asked(Fields::of(members), state, caller)?;
+    let Asked { call, shown_key, .. } =
+        asked(Fields::of(gathered(members, Reading::Strict)?), state, caller)?;
     Ok((call, shown_key))
 }
 

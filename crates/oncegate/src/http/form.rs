@@ -1,4 +1,5 @@
-//! Form bodies and query strings: pairs of names and values, read into the same fields as JSON.
+//! Form bodies and query strings: pairs of names and values, read into the same fields as JSON; and JSON that was
+//! made of such pairs.
 
 use std::borrow::Cow;
 
@@ -54,12 +55,17 @@ fn take(
             ),
         ));
     }
-    let (group, member) = match grouped(&name) {
-        Some((group, member)) => (group, Some(member)),
-        None => (name.as_ref(), None),
-    };
     let value = decoded(value, reading).map_err(|why| Problem::field(&name, why))?;
-    let value = form_value(group, member, &value, reading)?;
+    let value = form_value(&name, &value, reading)?;
+    put(fields, &name, value)
+}
+
+/// Adds a field under its name, or to the group of which it is a member.
+fn put(fields: &mut Map<String, Value>, name: &str, value: Value) -> Result<(), Problem> {
+    let (group, member) = match grouped(name) {
+        Some((group, member)) => (group, Some(member)),
+        None => (name, None),
+    };
     let into = match member {
         None => fields,
         Some(_) => match fields.entry(group).or_insert_with(|| Map::new().into()) {
@@ -73,7 +79,7 @@ fn take(
         },
     };
     match into.get(member.unwrap_or(group)) {
-        Some(other) if *other != value => Err(Problem::field(&name, "is given twice and differs")),
+        Some(other) if *other != value => Err(Problem::field(name, "is given twice and differs")),
         Some(_) => Ok(()),
         None => {
             into.insert(member.unwrap_or(group).to_owned(), value);
@@ -110,23 +116,48 @@ fn decoded(bytes: &[u8], reading: Reading) -> Result<Cow<'_, str>, &'static str>
     .ok_or("is not UTF-8")
 }
 
-/// `key_fields.form_id` and `key_fields[form_id]` name a member: the two spellings that no-code tools send.
+/// What holds members by name.
+const GROUPS: [&str; 4] = ["key_fields", "identity_fields", "payload", "result"];
+
+/// `key_fields.form_id`, `key_fields[form_id]` and `key_fields__form_id` name a member: the spellings of no-code
+/// tools, whose fields are pairs of a name and a value.
 fn grouped(name: &str) -> Option<(&str, &str)> {
-    let group = ["key_fields", "identity_fields"].into_iter().find(|group| name.starts_with(group))?;
+    let group = GROUPS.into_iter().find(|group| name.starts_with(group))?;
     let rest = &name[group.len()..];
     let member = match rest.strip_prefix('[') {
         Some(rest) => rest.strip_suffix(']')?,
-        None => rest.strip_prefix('.')?,
+        None => rest.strip_prefix('.').or_else(|| rest.strip_prefix("__"))?,
     };
     (!member.is_empty()).then_some((group, member))
 }
 
+/// The fields of a JSON object of which some are members by their name, as a tool writes them that makes JSON of
+/// pairs.
+///
+/// # Errors
+/// Read strictly: a member is given twice and differs, or as a whole and by its members. Read leniently: never; what
+/// comes second is left out.
+pub(crate) fn gathered(json: Map<String, Value>, reading: Reading) -> Result<Map<String, Value>, Problem> {
+    if !json.keys().any(|name| grouped(name).is_some()) {
+        return Ok(json);
+    }
+    // Whole groups first, so that a member finds what it adds to; one that is null counts as absent.
+    let (members, mut fields): (Map<_, _>, Map<_, _>) =
+        json.into_iter().partition(|(name, _)| grouped(name).is_some());
+    fields.retain(|name, value| !value.is_null() || !GROUPS.contains(&name.as_str()));
+    for (name, value) in members {
+        match put(&mut fields, &name, value) {
+            Err(problem) if reading == Reading::Strict => return Err(problem),
+            Ok(()) | Err(_) => {}
+        }
+    }
+    Ok(fields)
+}
+
 /// A form has no other way to send JSON than as text; where JSON is meant, it is read as if it had come as JSON, so
 /// that one payload has one fingerprint whichever way it comes.
-fn form_value(group: &str, member: Option<&str>, text: &str, reading: Reading) -> Result<Value, Problem> {
-    let takes_json =
-        member.is_none() && matches!(group, "payload" | "result" | "key_fields" | "identity_fields");
-    if !takes_json || !text.trim_start().starts_with(['{', '[']) {
+fn form_value(name: &str, text: &str, reading: Reading) -> Result<Value, Problem> {
+    if !GROUPS.contains(&name) || !text.trim_start().starts_with(['{', '[']) {
         return Ok(text.into());
     }
     let twice = if reading == Reading::Strict { Twice::Refused } else { Twice::First };
@@ -134,7 +165,7 @@ fn form_value(group: &str, member: Option<&str>, text: &str, reading: Reading) -
         Ok(json) => Ok(json),
         // Meant as JSON without a doubt, and not to be had; anything else may be a text that begins like that.
         Err(mut e) if matches!(e.fault, JsonFault::Twice | JsonFault::TooDeep) => {
-            e.path = Some(e.path.map_or_else(|| group.to_owned(), |path| format!("{group}.{path}")));
+            e.path = Some(e.path.map_or_else(|| name.to_owned(), |path| format!("{name}.{path}")));
             Err(not_json(e))
         }
         Err(_) => Ok(text.into()),
@@ -161,6 +192,10 @@ mod tests {
             (
                 "key_fields.a=1&key_fields[b]=2&key_fields[]=3",
                 json!({"key_fields":{"a":"1","b":"2"},"key_fields[]":"3"}),
+            ),
+            (
+                "payload.a=1&payload__b__c=&result[d]={}&payload__=2",
+                json!({"payload":{"a":"1","b__c":""},"result":{"d":"{}"},"payload__":"2"}),
             ),
             ("payload={\"a\":[1]}&payloads={}", json!({"payload":{"a":[1]},"payloads":"{}"})),
             ("payload={no&result=[1]", json!({"payload":"{no","result":[1]})),

@@ -159,7 +159,7 @@ impl Fields {
         match kind.as_str() {
             // `curl -d '{…}'` announces a form and sends JSON; no form starts with a brace.
             _ if *first == b'{' || kind.ends_with("json") => match json::read(body, reading.twice()) {
-                Ok(Value::Object(fields)) => Ok(fields),
+                Ok(Value::Object(fields)) => form::gathered(fields, reading),
                 Ok(_) => Err(Problem::unreadable_body("the body must be a JSON object")),
                 Err(e) => Err(not_json(e)),
             },

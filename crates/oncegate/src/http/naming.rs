@@ -22,7 +22,9 @@ pub(super) fn key(
         }
         (Some(key), None) => {
             undamaged(&key, "idempotency_key")?;
-            name(&key, "idempotency_key")
+            let key: IdempotencyKey = name(&key, "idempotency_key")?;
+            identity::hole(key.as_str()).map_err(|why| Problem::field("idempotency_key", why))?;
+            Ok(key)
         }
         (None, Some(Value::Object(parts))) => from_parts(parts, rules),
         (None, Some(other)) => Err(not_members("key_fields", other)),
@@ -69,6 +71,11 @@ fn from_parts(sent: &Map<String, Value>, rules: &CallerRules) -> Result<Idempote
         ));
     }
     sent.keys().try_for_each(|name| plain("key_fields", name))?;
+    for (name, value) in sent {
+        if let Some(text) = value.as_str().filter(|text| identity::is_unfilled(text)) {
+            return Err(Problem::field(&format!("key_fields.{name}"), identity::Hole::unfilled(text)));
+        }
+    }
     let parts = rules.parts(sent).map_err(|(member, why)| match why {
         NoIdentity::Nothing => undeclared(&member, rules),
         why => unfit("key_fields", &member, &why),

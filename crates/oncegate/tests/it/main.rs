@@ -40,6 +40,7 @@ mod parsers;
 #[path = "promises/polls.rs"]
 mod polls;
 mod promises;
+mod recipes;
 #[path = "promises/repeats.rs"]
 mod repeats;
 #[path = "promises/resets.rs"]
