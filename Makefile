@@ -1,11 +1,11 @@
 # What developers run; `make help` lists it. The one command that has to pass is `make test`.
-.PHONY: help test torture lint api bench fuzz
+.PHONY: help test torture lint api bench fuzz test-n8n
 
 FUZZ_SECONDS ?= 30
 FUZZ_TARGETS ?= $(shell sed -n 's/^name = "\([a-z_]*\)"$$/\1/p' fuzz/Cargo.toml | grep -v '^fuzz$$')
 
 help: ## List these targets
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 8
+	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
 test: ## Everything that has to pass: formatting, lints, tests, documentation
 	scripts/test.sh
@@ -20,6 +20,9 @@ lint: ## Formatting and lints alone
 
 api: ## Compare /openapi.json with a running server (needs Python 3)
 	scripts/api.sh
+
+test-n8n: ## Run examples/n8n/gate.json in real n8n (needs npm; 3 GB, ten minutes the first time)
+	scripts/n8n.sh
 
 bench: ## Measure claims per second (docs/benchmark.md)
 	cargo build --release && cargo run --release -p oncegate-bench -- --docs docs
