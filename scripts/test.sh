@@ -97,8 +97,9 @@ scripts/official.sh --install &
 libraries=$!
 step 'Formatting' cargo fmt --all --check
 step 'Lints' cargo clippy --workspace --all-targets --quiet -- -D warnings
+# The recipes run on the Node that the libraries brought, where there is no other.
+wait "$libraries" || stop "the providers' libraries could not be installed, see above"
 step 'Tests' scripts/tests.py
 step 'Examples in comments' cargo test --workspace --doc --quiet
-wait "$libraries" || stop "the providers' libraries could not be installed, see above"
 rest
 say "All passed in $SECONDS s"

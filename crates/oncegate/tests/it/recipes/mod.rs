@@ -1,6 +1,8 @@
 //! The recipes of docs/recipes: the bodies that each platform makes, and the files of examples/ as their platform
 //! runs them.
 
+mod blueprint;
+mod runs;
 mod shapes;
 
 use crate::harness::{Gate, Receiver, Setup};
@@ -9,6 +11,7 @@ use crate::harness::{Gate, Receiver, Setup};
 const DECLARED: &str = "
 automations:
   welcome mail:
+    ttl: 5m
     on_stale: hold
     key_fields: { form: opaque, submission: opaque }
   welcome again:

@@ -1,0 +1,90 @@
+// A custom coded action (Node.js) of a HubSpot workflow that does its work once for each effect that is meant, also when
+// HubSpot runs the action again or enrols the record twice at a time.
+//
+// Secrets: GATE_TOKEN (of the role `caller`). Properties to include in code: `effect`, which names what this enrolment is
+// about and stays the same when the action is run again, e.g. "Recent conversion date"; `email`.
+// Data outputs (text): gate_decision, gate_reason.
+
+const GATE_URL = process.env.GATE_URL || 'https://YOUR-HOST';
+const AUTOMATION = 'welcome mail';
+const CRM_URL = process.env.CRM_URL || 'https://crm.example.com/contacts';
+
+// The action is ended after 20 seconds, wherever it stands: 5 to ask, 8 to work, twice 3 to tell.
+const ASK_MS = 5000;
+const WORK_MS = 8000;
+const TELL_MS = 3000;
+
+// The name of a step is what the error list shows.
+const STEPS = [
+  ['add to CRM', async (event, claim) => {
+    const answer = await send(CRM_URL, { email: event.inputFields.email }, WORK_MS, { 'Idempotency-Key': claim.claim_id });
+    if (!answer.ok) throw new Error(`the CRM said ${answer.status}`);
+  }],
+];
+
+exports.main = async (event, callback) => {
+  const outputs = (gate_decision, gate_reason) => callback({ outputFields: { gate_decision, gate_reason } });
+  const claim = await ask(event);
+  if (claim.decision !== 'run') return outputs('stop', claim.reason);
+  let step = '';
+  try {
+    for (const [name, work] of STEPS) {
+      step = name;
+      await work(event, claim);
+    }
+  } catch (error) {
+    // Not thrown on: HubSpot may run again what throws, and nobody knows here whether half of it has happened.
+    const note = `${step}: ${error.message}`;
+    await tell(claim.error_url, { note });
+    return outputs('failed', note);
+  }
+  await tell(claim.done_url, {});
+  return outputs('run', claim.reason);
+};
+
+// Throws unless the gate answered: then nothing is done, and the action fails.
+async function ask(event) {
+  const { objectType, objectId } = event.object;
+  const effect = event.inputFields.effect;
+  const answer = await send(`${GATE_URL}/v1/claims`, {
+    automation: AUTOMATION,
+    key_fields: {
+      form: `HubSpot ${event.origin.portalId}`,
+      // What is missing is sent as empty, and refused: it would make all these enrolments one.
+      submission: objectId && effect ? `${objectType} ${objectId} ${effect}` : '',
+    },
+    // No `run_id`: an action that was ended after its work and is run again must not be taken for its own first run.
+  }, ASK_MS, { Authorization: `Bearer ${process.env.GATE_TOKEN}` });
+  if (!answer.ok) throw new Error(`The gate did not let this run, nothing was done: ${answer.status} ${answer.text.slice(0, 600)}`);
+  return JSON.parse(answer.text);
+}
+
+// Says how it went; the URL proves by itself who says so. To say it twice does no harm.
+async function tell(url, fields) {
+  let said = '';
+  for (const ms of [TELL_MS, TELL_MS]) {
+    try {
+      const answer = await send(url, fields, ms, {});
+      if (answer.ok) return;
+      said = `${answer.status} ${answer.text.slice(0, 300)}`;
+      if (answer.status < 500 && answer.status !== 429) break;
+    } catch (error) {
+      said = error.message;
+    }
+  }
+  throw new Error(`The gate could not be told; look for this claim in its list of what is stuck: ${said}`);
+}
+
+async function send(url, fields, ms, headers) {
+  try {
+    const answer = await fetch(url, {
+      method: 'POST',
+      headers: { 'Content-Type': 'application/json', ...headers },
+      body: JSON.stringify(fields),
+      signal: AbortSignal.timeout(ms),
+    });
+    return { ok: answer.ok, status: answer.status, text: await answer.text() };
+  } catch (error) {
+    throw new Error(`${new URL(url).host} did not answer: ${error.cause?.code || error.name}`);
+  }
+}
