@@ -36,17 +36,23 @@ static ACKNOWLEDGED_RUN: LazyLock<Report> = LazyLock::new(killed_after_acknowled
 #[test]
 fn every_window_is_killed_in_and_nothing_is_lost_or_doubled() {
     let campaign = Campaign::new();
-    std::thread::scope(|scope| {
+    if campaign.is_long {
+        // What a machine that is too busy cannot do is told at once, not after hours.
+        LazyLock::force(&ACKNOWLEDGED_RUN);
+    }
+    let went_well = std::thread::scope(|scope| {
         let all = &campaign;
         let workers: Vec<_> = (0..WORKERS).map(|n| scope.spawn(move || all.work(n))).collect();
         let ends: Vec<_> = workers.into_iter().map(|worker| worker.join().is_ok()).collect();
-        campaign.report.lock().unwrap().add(&ACKNOWLEDGED_RUN);
-        campaign.tell("in all");
-        assert!(ends.into_iter().all(|ended_well| ended_well), "see above");
+        ends.into_iter().all(|ended_well| ended_well)
     });
+    campaign.report.lock().unwrap().add(&ACKNOWLEDGED_RUN);
+    campaign.tell("in all");
     let report = campaign.report.lock().unwrap();
     say(&format!("\n{report}"));
-    for window in windows() {
+    assert!(went_well, "see above; what is wrong with a round is not in the table");
+    // A handful of kills cannot reach them all.
+    for window in windows().filter(|_| campaign.kills >= KILLS) {
         assert!(report.clone().line(window).kills > 0, "never killed at {window}\n{report}");
     }
     let total = report.total();

@@ -48,7 +48,7 @@ pub(crate) fn wild(receivers: &[(Kind, Receiver)]) -> String {
             Kind::Once => "repeat: by_key".to_owned(),
             Kind::Checked => format!(
                 "lookup: {{ url: 'http://{at}/find/{TOKEN}/{what}', found: '{{{{ response.json.total > 0 }}}}', \
-                 settle: 2s }}"
+                 settle: 3s }}"
             ),
             Kind::Never => "repeat: never".to_owned(),
         };

@@ -155,21 +155,13 @@ impl Round {
         for (sender, events) in self.senders.drain(..) {
             judge::acknowledged(&mut self.events[events], &sender.acknowledged(), COPIES as usize);
         }
-        let is_settled = |claims: &[Value]| claims.iter().all(judge::is_settled);
-        until("the end of everything that was acknowledged", || {
-            ["state=processing&", "state=none&", "inbox=error&"]
-                .iter()
-                .all(|list| is_settled(&gate.list(list)))
-                .then_some(())
-        });
+        all(&gate, "the end of everything that was acknowledged", judge::is_settled);
         let books = read(&gate, &self.receivers, |claim| claim["processing_state"] != "done");
         self.holds(&books, false);
         self.receivers.iter().for_each(|(_, receiver)| receiver.calm());
         self.people(&gate, &books);
-        until("the end of everything that people looked at", || {
-            let open = ["processing", "none", "error"].map(|state| gate.list(&format!("state={state}&")));
-            open.iter().all(Vec::is_empty).then_some(())
-        });
+        let is_done = |claim: &Value| claim["processing_state"] == "done";
+        all(&gate, "the end of everything that people looked at", is_done);
         let mut number = 0;
         let books = read(&gate, &self.receivers, |claim| {
             number += 1;
@@ -212,6 +204,14 @@ impl Round {
             event.resets += usize::from(!happened);
         }
     }
+}
+
+/// Waits until it is so of every claim.
+fn all(gate: &Gate, what: &str, is_so: impl Fn(&Value) -> bool) {
+    let so = |list: &str| gate.list(list).iter().all(&is_so);
+    // The short lists cost little; the long one is read at one moment, and between two short ones a claim could change
+    // from the one to the other.
+    until(what, || (so("state=processing&") && so("inbox=error&") && so("")).then_some(()));
 }
 
 /// Whether it comes about in time. Its absence is no fault.
