@@ -13,6 +13,8 @@ import sys
 import time
 
 AT_A_TIME = 2
+# One that hangs is ended, and has failed.
+SECONDS_MAX = 1800
 # Those that take longest begin first. One that is not named here is run behind them.
 FIRST = ["oncegate::cluster", "oncegate::it", "oncegate-store::it", "oncegate::kills", "oncegate-model::it"]
 
@@ -31,18 +33,39 @@ def built():
         sys.exit(cargo.returncode)
 
 
+def declared():
+    """The names of all binaries in the folders `tests`, so that none is missed."""
+    told = subprocess.run(
+        ["cargo", "metadata", "--no-deps", "--format-version=1"], stdout=subprocess.PIPE, text=True, check=True
+    )
+    for package in json.loads(told.stdout)["packages"]:
+        folder = os.path.basename(os.path.dirname(package["manifest_path"]))
+        yield from (f"{folder}::{target['name']}" for target in package["targets"] if "test" in target["kind"])
+
+
 def run(test):
     name, folder, file = test
     began = time.monotonic()
-    ended = subprocess.run([file], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
-    return name, ended.returncode, ended.stdout.decode(errors="replace"), time.monotonic() - began
+    try:
+        ended = subprocess.run(
+            [file],
+            cwd=folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=SECONDS_MAX,
+            check=False,
+        )
+        code, said = ended.returncode, ended.stdout
+    except subprocess.TimeoutExpired as late:
+        code, said = f"no end within {SECONDS_MAX} s", late.stdout or b""
+    return name, code, said.decode(errors="replace"), time.monotonic() - began
 
 
 def main():
     tests = sorted(built(), key=lambda test: FIRST.index(test[0]) if test[0] in FIRST else len(FIRST))
     # A name that nobody has any more would begin nothing first.
-    if gone := set(FIRST) - {name for name, _, _ in tests}:
-        sys.exit(f"scripts/tests.py: FIRST names what is not there: {', '.join(sorted(gone))}")
+    if gone := (set(FIRST) | set(declared())) - {name for name, _, _ in tests}:
+        sys.exit(f"scripts/tests.py: not built: {', '.join(sorted(gone))}")
     took, failed = [], []
     with concurrent.futures.ThreadPoolExecutor(AT_A_TIME) as pool:
         for ended in concurrent.futures.as_completed([pool.submit(run, test) for test in tests]):

@@ -247,8 +247,15 @@ impl Search<'_> {
         let policy = self.scope.policy(world);
         match act::act(&self.rules, &before, &call, policy, world.now, world.boot) {
             Err(_) => self.tally.count("act refused"),
-            Ok(writes) => {
+            Ok(mut writes) => {
                 self.tally.count(writes.line.kind);
+                if writes.give_up_steps
+                    && let Some(row) = &mut world.rows[key]
+                    && std::mem::take(&mut row.in_flight)
+                {
+                    row.unknown = true;
+                    writes.steps_were_given_up();
+                }
                 judge::act(world, key, act, &before, &writes.claim)?;
                 world.put(key, writes.claim);
             }

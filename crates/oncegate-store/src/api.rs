@@ -293,6 +293,9 @@ pub struct Due {
     pub automation: AutomationName,
 }
 
+/// What was answered to whoever said how an attempt goes, and the claim as it is now; `None`: there is no such claim.
+pub type Finished = Option<(Answer, ClaimView)>;
+
 /// The contract.
 #[async_trait]
 pub trait Store:
@@ -309,7 +312,7 @@ pub trait Store:
     /// id does not exist, or the parent's token no longer holds; nothing was written.
     async fn claim(&self, call: ClaimCall) -> Result<Option<Claimed>, StoreError>;
     /// Done, error, heartbeat, defer, hand back. `None`: no such claim.
-    async fn finish(&self, call: FinishCall) -> Result<Option<(Answer, ClaimView)>, StoreError>;
+    async fn finish(&self, call: FinishCall) -> Result<Finished, StoreError>;
     /// Reset, mark, dismiss.
     async fn act(&self, call: ActCall) -> Result<Acted, StoreError>;
     /// Stores a verified request: all of its events or none. One answer per event, in order.
@@ -321,11 +324,7 @@ pub trait Store:
     /// Writes down how it ended, whoever holds the claim by now. `false`: the attempt no longer holds.
     async fn end_step(&self, step: StepEnd) -> Result<bool, StoreError>;
     /// Writes down how the last step ended and what its attempt says then, in one transaction; each as by itself.
-    async fn end_run(
-        &self,
-        step: StepEnd,
-        last: FinishCall,
-    ) -> Result<Option<(Answer, ClaimView)>, StoreError>;
+    async fn end_run(&self, step: StepEnd, last: FinishCall) -> Result<Finished, StoreError>;
     /// Pauses or resumes an automation; one that is unknown is made. Returns whether that changed anything.
     async fn set_paused(
         &self,

@@ -267,12 +267,15 @@ impl Context<'_> {
         }
         if let Some(act) = single(&bulk.act, &bulk.reason) {
             let call = ActCall { id, act, reason: bulk.note.clone(), actor: bulk.actor.clone() };
-            let writes = match act::act(&Rules::CORE, &view.claim, &call, &policy, self.now, self.boot) {
+            let mut writes = match act::act(&Rules::CORE, &view.claim, &call, &policy, self.now, self.boot) {
                 Ok(writes) => writes,
                 Err(refusal) => return Ok((Fate::Refused(why(&refusal)), None)),
             };
             if lacks_payload(&call.act, view, &policy) {
                 return Ok((Fate::Refused(why(&Refusal::PayloadRemoved)), None));
+            }
+            if writes.give_up_steps && self.give_up_in_flight(id).await? {
+                writes.steps_were_given_up();
             }
             self.update(&stored, &writes.claim, &Extra::default(), None, &bulk.actor).await?;
             self.history(id, &writes.line, &bulk.actor).await?;

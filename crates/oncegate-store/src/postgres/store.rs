@@ -208,7 +208,7 @@ impl Store for PgStore {
         claimed
     }
 
-    async fn finish(&self, call: FinishCall) -> Result<Option<(Answer, ClaimView)>, StoreError> {
+    async fn finish(&self, call: FinishCall) -> Result<Finished, StoreError> {
         transact!(&self.shared, |cx| cx.finish(&call).await)
     }
 
@@ -232,11 +232,7 @@ impl Store for PgStore {
         transact!(&self.shared, |cx| cx.end_step(&step).await)
     }
 
-    async fn end_run(
-        &self,
-        step: StepEnd,
-        last: FinishCall,
-    ) -> Result<Option<(Answer, ClaimView)>, StoreError> {
+    async fn end_run(&self, step: StepEnd, last: FinishCall) -> Result<Finished, StoreError> {
         transact!(&self.shared, |cx| match cx.end_step(&step).await {
             Ok(_) => cx.finish(&last).await,
             Err(fault) => Err(fault),

@@ -24,12 +24,15 @@ impl Context<'_> {
                 return Ok(Acted::Refused(refusal));
             }
         }
-        let writes = match act::act(&Rules::CORE, before, call, &policy, self.now, self.boot) {
+        let mut writes = match act::act(&Rules::CORE, before, call, &policy, self.now, self.boot) {
             Ok(writes) => writes,
             Err(refusal) => return Ok(Acted::Refused(refusal)),
         };
         if lacks_payload(&call.act, &stored.view, &policy) {
             return Ok(Acted::Refused(Refusal::PayloadRemoved));
+        }
+        if writes.give_up_steps && self.give_up_in_flight(stored.row)? {
+            writes.steps_were_given_up();
         }
         self.update(&stored, &writes.claim, &Extra::default(), None, &call.actor)?;
         if let Some(answer) = act::answer(call, self.now) {

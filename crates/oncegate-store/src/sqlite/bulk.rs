@@ -227,12 +227,15 @@ impl Context<'_> {
         }
         if let Some(act) = single(&bulk.act, &bulk.reason) {
             let call = ActCall { id, act, reason: note.to_owned(), actor: bulk.actor.clone() };
-            let writes = match act::act(&Rules::CORE, &view.claim, &call, &policy, self.now, self.boot) {
+            let mut writes = match act::act(&Rules::CORE, &view.claim, &call, &policy, self.now, self.boot) {
                 Ok(writes) => writes,
                 Err(refusal) => return Ok((Fate::Refused(why(&refusal)), None)),
             };
             if lacks_payload(&call.act, view, &policy) {
                 return Ok((Fate::Refused(why(&Refusal::PayloadRemoved)), None));
+            }
+            if writes.give_up_steps && self.give_up_in_flight(stored.row)? {
+                writes.steps_were_given_up();
             }
             self.update(&stored, &writes.claim, &Extra::default(), None, &bulk.actor)?;
             self.history(stored.row, &writes.line, &bulk.actor)?;

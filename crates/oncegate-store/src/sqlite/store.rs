@@ -245,7 +245,7 @@ impl Store for SqliteStore {
         }
     }
 
-    async fn finish(&self, call: FinishCall) -> Result<Option<(Answer, ClaimView)>, StoreError> {
+    async fn finish(&self, call: FinishCall) -> Result<Finished, StoreError> {
         let manner = match call.call {
             Call::Done => Manner::TELLING.killed_at("done.before_commit", "done.committed"),
             Call::Defer { .. } => Manner::TELLING.killed_at("defer.before_commit", "defer.committed"),
@@ -285,11 +285,7 @@ impl Store for SqliteStore {
         .await
     }
 
-    async fn end_run(
-        &self,
-        step: StepEnd,
-        last: FinishCall,
-    ) -> Result<Option<(Answer, ClaimView)>, StoreError> {
+    async fn end_run(&self, step: StepEnd, last: FinishCall) -> Result<Finished, StoreError> {
         self.stops.counted(last.id).await;
         self.transact_now(Manner::TELLING.killed_at("done.before_commit", "done.committed"), move |cx| {
             cx.end_step(&step)?;

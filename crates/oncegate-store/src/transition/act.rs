@@ -1,6 +1,6 @@
 //! What a person does to a claim; always with an audit row.
 
-use oncegate_core::claim::{Boot, Claim};
+use oncegate_core::claim::{Boot, Claim, State};
 use oncegate_core::policy::Policy;
 use oncegate_core::reset::{Act, Refusal};
 use oncegate_core::time::Now;
@@ -16,6 +16,16 @@ pub struct Writes<'a> {
     pub claim: Claim,
     /// The claim's history. Its `kind` is the audit row's action, its `reason` (the state found) the audit's detail.
     pub line: Line<'a>,
+    /// Nobody works on it any more and none may be at work again: calls that went out are unknown from now on; if there
+    /// were any, see [`Writes::steps_were_given_up`].
+    pub give_up_steps: bool,
+}
+
+impl Writes<'_> {
+    /// Whoever works with it again must not take it for untouched. What the person said of it stays.
+    pub fn steps_were_given_up(&mut self) {
+        self.claim.progress.unknown = true;
+    }
 }
 
 /// What a step that asked sees of the answer, as JSON; `None` for every act that answers nothing.
@@ -52,5 +62,8 @@ pub fn act<'a>(
     };
     let found = before.processing_state().as_str();
     let note = Some(call.reason.as_str().into());
-    Ok(Writes { line: Line { kind, reason: Some(found), attempt: claim.attempt, note }, claim })
+    let give_up_steps =
+        matches!(before.state, State::Processing(_)) && matches!(claim.state, State::Error { .. });
+    let line = Line { kind, reason: Some(found), attempt: claim.attempt, note };
+    Ok(Writes { line, claim, give_up_steps })
 }

@@ -218,7 +218,10 @@ pub fn claim<'a>(
     let Verdict { decision, changes } = (rules.decide)(&loaded.facts(), &call.request, policy, now);
     let Changes { claim, record_taken_from, went_stale, first_run, corrected } = changes;
     let starts = matches!(decision, Decision::Run(reason) if reason != RunReason::SameRun);
-    let ends = claim.as_ref().is_some_and(|c| matches!(c.state, State::Error { .. }));
+    // What was said of a claim that waits for a person already stays as it is.
+    let waits_for_a_person = |c: &Claim| matches!(c.state, State::Error { due: None, .. });
+    let ends =
+        claim.as_ref().is_some_and(waits_for_a_person) && !loaded.claim.is_some_and(waits_for_a_person);
     let attempt = claim.as_ref().or(loaded.claim).map_or(0, |c| c.attempt);
     let record_taken = record_taken_from.and(loaded.record_holder).map(|holder| {
         let claim = (rules.without_record)(holder.clone());

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::{id, in_state, started, step, yaml};
-use crate::harness::{Receiver, Setup, mins};
+use crate::harness::{Hold, Receiver, Reply, Setup, mins};
 
 #[tokio::test]
 async fn what_was_dismissed_after_it_was_done_still_needs_verified_to_run_again() {
@@ -34,5 +34,26 @@ async fn a_flow_that_was_marked_and_dismissed_after_it_was_done_is_not_started_b
     gate.api.run_now(id(&claim)).await.problem(409, "needs_verified");
     gate.api.reset(id(&claim)).await.problem(409, "needs_verified");
     gate.advance(mins(30)).await;
+    assert_eq!(receiver.requests().len(), 1);
+}
+
+#[tokio::test]
+async fn what_is_marked_while_a_call_is_on_its_way_tells_that_nobody_knows_of_it() {
+    let (receiver, hold) = (Receiver::start().await, Hold::new());
+    receiver.script("/one", [Reply::held(&hold)]);
+    let gate = started(&yaml("", &[step("one", "repeat: never")]), &receiver).await;
+    receiver.got("/one", 1).await;
+    let claim = in_state(&gate, 1, "processing").await;
+    let why = json!({ "reason": "it looks wrong", "tag": "wrong-form" });
+    let marked = gate.api.act("mark-error", claim["claim_id"].as_str().unwrap(), &why).await.ok();
+    assert_eq!(marked["error_cause"], "marked", "what the person said of it stays");
+    let marked = gate.api.show(claim["claim_id"].as_str().unwrap()).await;
+    assert_eq!(marked["calls"][0]["outcome"], "unknown", "{marked}");
+    // Another payload under its key only says so, and changes nothing of that.
+    let other = gate.api.order(&json!({ "order": "o_1", "note": "another" })).await;
+    assert_eq!(other.ok()["status"], "stored, not run: payload mismatch");
+    let shown = gate.api.show(claim["claim_id"].as_str().unwrap()).await;
+    assert_eq!((&shown["error_cause"], &shown["note"]), (&json!("marked"), &marked["note"]));
+    hold.let_go();
     assert_eq!(receiver.requests().len(), 1);
 }
