@@ -7,7 +7,6 @@ use std::time::Duration;
 use async_trait::async_trait;
 use oncegate_core::claim::Boot;
 use oncegate_core::decide::{Decision, RunReason};
-use oncegate_core::finish::Answer;
 use oncegate_core::inbox::InboxList;
 use oncegate_core::key::{AutomationName, ClaimRef, IdempotencyKey, StoreSecret, Workspace};
 use oncegate_core::limits;
@@ -28,8 +27,8 @@ use super::{migrations, nodes, queries, row};
 use crate::StoreError;
 use crate::api::{
     ActCall, Acted, AdmitCall, Admitted, ClaimCall, ClaimView, Claimed, DeliveryRow, Due, Filter, FinishCall,
-    HistoryRow, Page, Recovery, Renamed, StepBegin, StepEnd, Store, Target as ClaimTarget, UnverifiedCall,
-    Work,
+    Finished, HistoryRow, Page, Recovery, Renamed, StepBegin, StepEnd, Store, Target as ClaimTarget,
+    UnverifiedCall, Work,
 };
 use crate::observer::{Happened, Observer};
 use crate::vitals::Vitals;

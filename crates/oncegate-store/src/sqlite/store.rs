@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use async_trait::async_trait;
 use oncegate_core::claim::{Boot, Holder};
 use oncegate_core::decide::Start;
-use oncegate_core::finish::{Answer, Call};
+use oncegate_core::finish::Call;
 use oncegate_core::inbox::InboxList;
 use oncegate_core::key::{AutomationName, ClaimRef, IdempotencyKey, StoreSecret, Workspace};
 use oncegate_core::limits;
@@ -29,7 +29,8 @@ use super::{intake, migrations, payloads, queries, recovery, row, schema_meta, s
 use crate::StoreError;
 use crate::api::{
     ActCall, Acted, AdmitCall, Admitted, ClaimCall, ClaimView, Claimed, DeliveryRow, Due, Filter, FinishCall,
-    HistoryRow, Page, PolicyBook, Recovery, Renamed, StepBegin, StepEnd, Store, UnverifiedCall, Work,
+    Finished, HistoryRow, Page, PolicyBook, Recovery, Renamed, StepBegin, StepEnd, Store, UnverifiedCall,
+    Work,
 };
 use crate::clock::{Clock, LeaseClock};
 use crate::nodes::Names;
