@@ -148,11 +148,12 @@ async function runs(workflowId, hook, times, submission, email) {
   await Promise.all(Array.from({ length: times }, () => trigger(hook, submission, email)));
   return ended(workflowId, before, times);
 }
-async function retried(workflowId, execution) {
+async function retried(workflowId, execution, times = 1) {
   const before = await executions(workflowId);
+  const retry = () => rest('POST', `/executions/${execution.id}/retry`, { loadWorkflow: true });
   // It is answered when the retry has ended, with an error if it failed.
-  await rest('POST', `/executions/${execution.id}/retry`, { loadWorkflow: true }).catch(() => undefined);
-  return ended(workflowId, before, 1);
+  await Promise.allSettled(Array.from({ length: times }, retry));
+  return ended(workflowId, before, times);
 }
 
 const rows = [];
@@ -201,9 +202,13 @@ async function drive() {
   await stop(gate);
   const [unasked] = await runs(gated, 'submission', 1, '8814', 'c@example.com');
   row('the gate is down', { effects: 0, execution: 'error' }, { effects: count('c@example.com'), execution: unasked.status });
+  const [twice] = await runs(gated, 'submission', 1, '8817', 'g@example.com');
   gate = await startGate();
   await retried(gated, unasked);
   row('it is back, retried', { effects: 1, claim: 'done' }, await tell('c@example.com', '8814'));
+  await retried(gated, twice, 2);
+  row('another, retried twice at once', { effects: 1, claim: 'done', stopped: 1 },
+    { ...await tell('g@example.com', '8817'), stopped: (await claimOf('8817')).stopped.count });
 
   answer = () => new Promise((go) => (letGo = () => go(200)));
   const untold = runs(gated, 'submission', 1, '8815', 'd@example.com');
