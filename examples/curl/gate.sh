@@ -22,21 +22,21 @@ automation=$1 form=$2 submission=$3
 shift 4
 
 work=$(mktemp -d) || exit 6
-finish() {
-    rm -rf "$work"
-    exit "$1"
-}
+trap 'rm -rf "$work"' EXIT
+trap 'exit 6' HUP INT TERM
 
 # Secrets go by files and pipes: everybody on the machine can read the arguments of a program.
 (umask 077 && printf 'header = "Authorization: Bearer %s"\n' "$GATE_TOKEN" > "$work/secret")
 
-# Posts, prints the status (000: nobody answered), and leaves the answer in a file. Tries again where that may help.
+# Posts, prints the status (000: nobody answered, or not to the end), and leaves the answer in a file. Tries again where
+# that may help.
 post() {
     url=$1
     shift
     for pause in ${GATE_PAUSES:-1 3 9} 0; do
+        : > "$work/answer"
         status=$(printf 'url = "%s"\n' "$url" \
-            | curl --config - --silent --max-time 40 --output "$work/answer" --write-out '%{http_code}' "$@")
+            | curl --config - --silent --max-time 40 --output "$work/answer" --write-out '%{http_code}' "$@") || status=000
         case $status in 000 | 408 | 429 | 5??) sleep "$pause" ;; *) break ;; esac
     done
     printf '%s' "$status"
@@ -46,31 +46,40 @@ post() {
 member() { sed -n "s/.*\"$1\":\"\([^\"]*\)\".*/\1/p" "$work/answer"; }
 
 # One for all tries of this call, and of nobody else: if an answer gets lost, it is given again.
-run_id="$(uname -n)-$$-$(date +%s)"
+random=$(od -A n -N 8 -t x1 /dev/urandom | tr -d ' \n')
+if [ ${#random} -ne 16 ]; then
+    say 'there is no /dev/urandom; nothing was run'
+    exit 6
+fi
+run_id="$(uname -n)-$random"
 # With `stop_status` the status alone says whether to run.
 status=$(post "$GATE_URL/v1/claims" --config "$work/secret" --data-urlencode "automation=$automation" \
     --data-urlencode "key_fields.form=$form" --data-urlencode "key_fields.submission=$submission" \
     --data-urlencode "run_id=$run_id" --data wait=20 --data stop_status=409)
 case $status in
-    200) ;;
-    409)
-        say "stop: $(member reason)"
-        finish 3
-        ;;
+    200 | 409) ;;
     000)
         say "the gate at $GATE_URL does not answer; nothing was run"
-        finish 6
+        exit 6
         ;;
     *)
         say "the gate refused ($status); nothing was run: $(head -c 600 "$work/answer")"
-        finish 6
+        exit 6
         ;;
 esac
 done_url=$(member done_url)
 error_url=$(member error_url)
+case "$status $(member decision)" in
+    '409 stop')
+        say "stop: $(member reason)"
+        exit 3
+        ;;
+    '200 run') ;;
+    *) done_url='' ;;
+esac
 if [ -z "$done_url" ] || [ -z "$error_url" ]; then
-    say "this is not the answer of a gate; nothing was run: $(head -c 300 "$work/answer")"
-    finish 6
+    say "this is not the answer of a gate ($status); nothing was run, check GATE_URL: $(head -c 300 "$work/answer")"
+    exit 6
 fi
 
 # A signal ends the command, not this: somebody must tell the gate how it went.
@@ -82,12 +91,11 @@ if [ "$code" -ne 0 ]; then
     note="${GATE_STEP:-$(basename "$1")}: exit status $code: $(tail -n 1 "$work/said" | head -c 500)"
     status=$(post "$error_url" --data-urlencode "note=$note")
     [ "$status" = 200 ] || say "the gate could not be told that it failed ($status); it will be listed as stuck"
-    finish "$code"
+    exit "$code"
 fi
 status=$(post "$done_url" --request POST)
 if [ "$status" != 200 ]; then
     say "it is done, and the gate could not be told ($status). Tell it, or it will be listed as stuck:"
     say "  curl --request POST '$done_url'"
-    finish 6
+    exit 6
 fi
-finish 0
