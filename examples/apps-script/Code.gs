@@ -85,7 +85,14 @@ function ask(submission) {
     wait: 20,
   }, { Authorization: 'Bearer ' + property('GATE_TOKEN') });
   if (answer.status !== 200) throw new Error('The gate did not let this run, nothing was done: ' + answer.said);
-  return JSON.parse(answer.said);
+  let claim = {};
+  try {
+    claim = JSON.parse(answer.said);
+  } catch (notJson) {
+    // Said below.
+  }
+  if (claim && ['run', 'stop'].includes(claim.decision)) return claim;
+  throw new Error('That is not the answer of a gate, nothing was done; check GATE_URL: 200 ' + answer.said.slice(0, 600));
 }
 
 /** Says how it went. The URL proves by itself who says so. */

@@ -56,7 +56,14 @@ async function ask(event) {
     // No `run_id`: an action that was ended after its work and is run again must not be taken for its own first run.
   }, ASK_MS, { Authorization: `Bearer ${process.env.GATE_TOKEN}` });
   if (!answer.ok) throw new Error(`The gate did not let this run, nothing was done: ${answer.status} ${answer.text.slice(0, 600)}`);
-  return JSON.parse(answer.text);
+  let claim = {};
+  try {
+    claim = JSON.parse(answer.text);
+  } catch {
+    // Said below.
+  }
+  if (['run', 'stop'].includes(claim?.decision)) return claim;
+  throw new Error(`That is not the answer of a gate, nothing was done; check GATE_URL: ${answer.status} ${answer.text.slice(0, 600)}`);
 }
 
 // Says how it went; the URL proves by itself who says so. To say it twice does no harm.

@@ -20,5 +20,14 @@ const answer = await fetch(`${inputData.gate_url}/v1/claims`, {
 const text = await answer.text();
 // A step that throws stops the Zap: nothing is done unless the gate said so.
 if (answer.status !== 200) throw new Error(`The gate did not let this run, nothing was done: ${answer.status} ${text.slice(0, 600)}`);
-const { decision, reason, idempotency_key, claim_id, done_url, error_url, heartbeat_url } = JSON.parse(text);
+let claim = {};
+try {
+  claim = JSON.parse(text) || {};
+} catch {
+  // Said below.
+}
+const { decision, reason, idempotency_key, claim_id, done_url, error_url, heartbeat_url } = claim;
+if (decision !== 'run' && decision !== 'stop') {
+  throw new Error(`That is not the answer of a gate, nothing was done; check gate_url: ${answer.status} ${text.slice(0, 600)}`);
+}
 output = { decision, reason, idempotency_key, claim_id, done_url, error_url, heartbeat_url };

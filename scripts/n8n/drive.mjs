@@ -203,6 +203,15 @@ async function drive() {
   const [unasked] = await runs(gated, 'submission', 1, '8814', 'c@example.com');
   row('the gate is down', { effects: 0, execution: 'error' }, { effects: count('c@example.com'), execution: unasked.status });
   const [twice] = await runs(gated, 'submission', 1, '8817', 'g@example.com');
+  const noGate = createServer((_, response) => response.writeHead(200, { 'Content-Type': 'application/json' }).end('{}'));
+  await new Promise((listening) => noGate.listen(new URL(gateUrl).port, '127.0.0.1', listening));
+  const [misled] = await runs(gated, 'submission', 1, '8818', 'h@example.com');
+  row('in its place something says 200 {}', { effects: 0, execution: 'error' },
+    { effects: count('h@example.com'), execution: misled.status });
+  await new Promise((closed) => {
+    noGate.close(closed);
+    noGate.closeAllConnections();
+  });
   gate = await startGate();
   await retried(gated, unasked);
   row('it is back, retried', { effects: 1, claim: 'done' }, await tell('c@example.com', '8814'));

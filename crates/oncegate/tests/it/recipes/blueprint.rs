@@ -5,15 +5,15 @@ use std::collections::BTreeMap;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::gate;
-use crate::harness::{ADMIN, Gate, Receiver, Reply, Said, send};
+use super::{gate, token};
+use crate::harness::{Gate, Receiver, Reply, Said, send};
 
 #[expect(clippy::disallowed_methods, reason = "the example is what is tested")]
-fn blueprint(gate: &Gate, receiver: &Receiver) -> Value {
+fn blueprint(gate: &Gate, receiver: &Receiver, token: &str) -> Value {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/make/blueprint.json");
     let text = std::fs::read_to_string(path).unwrap();
     let filled = text.replace("https://gate.example.com", gate.api.base());
-    let filled = filled.replace("https://crm.example.com", &receiver.url()).replace("oga_YOUR_TOKEN", ADMIN);
+    let filled = filled.replace("https://crm.example.com", &receiver.url()).replace("oga_YOUR_TOKEN", token);
     assert!(!filled.contains(".example.com"), "{filled}");
     serde_json::from_str(&filled).unwrap()
 }
@@ -108,7 +108,7 @@ async fn play(gate: &Gate, blueprint: &Value, submission: Value) -> Vec<String> 
 async fn the_blueprint_for_make_does_its_work_once_and_tells_of_a_failure() {
     let receiver = Receiver::start().await;
     let gate = gate(&receiver).await;
-    let blueprint = blueprint(&gate, &receiver);
+    let blueprint = blueprint(&gate, &receiver, &token(&gate).await);
     let submission = |id: Value| json!({ "submission_id": id, "email": "ann+fair@example.com" });
     for ran in [&["Claim", "Work", "Done"][..], &["Claim"]] {
         assert_eq!(play(&gate, &blueprint, submission(json!(8812))).await, ran);

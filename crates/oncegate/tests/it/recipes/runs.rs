@@ -7,8 +7,8 @@ use std::sync::OnceLock;
 use serde_json::json;
 use tokio::task::{JoinHandle, spawn_blocking};
 
-use super::gate;
-use crate::harness::{ADMIN, Gate, Hold, Receiver, Reply, mins};
+use super::{gate, token};
+use crate::harness::{Gate, Hold, Receiver, Reply, mins};
 
 /// A recipe, and the key of submission `8812` by it.
 struct Recipe {
@@ -65,8 +65,19 @@ impl Ran {
     }
 }
 
+/// What a recipe is told of its gate.
+struct Door {
+    url: String,
+    token: String,
+}
+
+/// With a token that can claim keys of this automation, and nothing else.
+async fn door(gate: &Gate) -> Door {
+    Door { url: gate.api.base().to_owned(), token: token(gate).await }
+}
+
 /// Begins to run a recipe for a submission.
-fn start(recipe: &Recipe, gate: &Gate, receiver: &Receiver, submission: &str) -> JoinHandle<Ran> {
+fn start(recipe: &Recipe, door: &Door, receiver: &Receiver, submission: &str) -> JoinHandle<Ran> {
     let crm = format!("{}/crm", receiver.url());
     let mut command = if recipe.name == "curl" {
         let mut sh = Command::new("sh");
@@ -79,7 +90,8 @@ fn start(recipe: &Recipe, gate: &Gate, receiver: &Receiver, submission: &str) ->
         node.arg("scripts/recipes/play.mjs").args([recipe.name, submission]);
         node
     };
-    command.current_dir(root()).env("GATE_URL", gate.api.base()).env("GATE_TOKEN", ADMIN).env("CRM_URL", crm);
+    command.current_dir(root());
+    command.env("GATE_URL", &door.url).env("GATE_TOKEN", &door.token).env("CRM_URL", crm);
     spawn_blocking(move || {
         let Output { status, stdout, stderr } = command.output().unwrap();
         let said = format!("{}{}", String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
@@ -89,8 +101,8 @@ fn start(recipe: &Recipe, gate: &Gate, receiver: &Receiver, submission: &str) ->
 }
 
 /// Runs a recipe once for a submission.
-async fn run(recipe: &Recipe, gate: &Gate, receiver: &Receiver, submission: &str) -> Ran {
-    start(recipe, gate, receiver, submission).await.unwrap()
+async fn run(recipe: &Recipe, door: &Door, receiver: &Receiver, submission: &str) -> Ran {
+    start(recipe, door, receiver, submission).await.unwrap()
 }
 
 async fn claim_of(gate: &Gate, recipe: &Recipe) -> Option<serde_json::Value> {
@@ -102,7 +114,8 @@ async fn a_submission_that_comes_five_times_has_one_effect() {
     for recipe in &RECIPES {
         let (receiver, name) = (Receiver::start().await, recipe.name);
         let gate = gate(&receiver).await;
-        let started: Vec<_> = (0..4).map(|_| start(recipe, &gate, &receiver, "8812")).collect();
+        let door = door(&gate).await;
+        let started: Vec<_> = (0..4).map(|_| start(recipe, &door, &receiver, "8812")).collect();
         let mut at_once = vec![];
         for one in started {
             at_once.push(one.await.unwrap());
@@ -110,7 +123,7 @@ async fn a_submission_that_comes_five_times_has_one_effect() {
         assert_eq!(receiver.to("/crm").len(), 1, "{name}");
         assert_eq!(at_once.iter().filter(|ran| ran.said.contains("stop: ")).count(), 3, "{name}");
         assert!(at_once.iter().all(|ran| !ran.failed), "{name}: a duplicate is no error");
-        run(recipe, &gate, &receiver, "8812").await.says("stop: duplicate", false);
+        run(recipe, &door, &receiver, "8812").await.says("stop: duplicate", false);
         assert_eq!(receiver.to("/crm").len(), 1, "{name}");
         let claim = claim_of(&gate, recipe).await.unwrap_or_else(|| panic!("{name}: another key"));
         assert_eq!(
@@ -118,7 +131,7 @@ async fn a_submission_that_comes_five_times_has_one_effect() {
             (&json!("done"), &json!(4)),
             "{name}"
         );
-        run(recipe, &gate, &receiver, "8813").await;
+        run(recipe, &door, &receiver, "8813").await;
         assert_eq!(receiver.to("/crm").len(), 2, "{name}: another submission is another effect");
     }
 }
@@ -129,7 +142,8 @@ async fn a_step_that_fails_is_in_the_list_of_errors_by_its_name_and_is_not_done_
         let (receiver, name) = (Receiver::start().await, recipe.name);
         receiver.script("/crm", [Reply::status(500)]);
         let gate = gate(&receiver).await;
-        run(recipe, &gate, &receiver, "8812").await;
+        let door = door(&gate).await;
+        run(recipe, &door, &receiver, "8812").await;
         let claim = claim_of(&gate, recipe).await.unwrap_or_else(|| panic!("{name}: another key"));
         assert_eq!(
             (&claim["processing_state"], &claim["inbox"]),
@@ -138,11 +152,11 @@ async fn a_step_that_fails_is_in_the_list_of_errors_by_its_name_and_is_not_done_
         );
         let note = claim["note"].as_str().unwrap();
         assert!(note.starts_with("add to CRM: ") && note.contains("500"), "{name}: {note}");
-        run(recipe, &gate, &receiver, "8812").await.says("stop: needs_review", false);
+        run(recipe, &door, &receiver, "8812").await.says("stop: needs_review", false);
         assert_eq!(receiver.to("/crm").len(), 1, "{name}");
         // A person has looked, and replays it in the tool.
         gate.api.reset(claim["claim_id"].as_str().unwrap()).await.ok();
-        run(recipe, &gate, &receiver, "8812").await;
+        run(recipe, &door, &receiver, "8812").await;
         assert_eq!(receiver.to("/crm").len(), 2, "{name}");
         assert_eq!(claim_of(&gate, recipe).await.unwrap()["processing_state"], "done", "{name}");
     }
@@ -153,13 +167,14 @@ async fn without_the_gate_nothing_is_done_and_after_it_came_back_once() {
     for recipe in &RECIPES {
         let receiver = Receiver::start().await;
         let mut gate = gate(&receiver).await;
+        let door = door(&gate).await;
         gate.stop().await;
-        let ran = run(recipe, &gate, &receiver, "8812").await;
+        let ran = run(recipe, &door, &receiver, "8812").await;
         ran.says("not answer", true);
         assert!(receiver.requests().is_empty(), "{}", recipe.name);
         gate.reopen().await;
         for _ in 0..2 {
-            run(recipe, &gate, &receiver, "8812").await;
+            run(recipe, &door, &receiver, "8812").await;
         }
         assert_eq!(receiver.to("/crm").len(), 1, "{}", recipe.name);
     }
@@ -171,7 +186,8 @@ async fn work_of_which_the_gate_could_not_be_told_is_said_and_not_done_again() {
         let (receiver, hold, name) = (Receiver::start().await, Hold::new(), recipe.name);
         receiver.script("/crm", [Reply::held(&hold)]);
         let mut gate = gate(&receiver).await;
-        let running = start(recipe, &gate, &receiver, "8812");
+        let door = door(&gate).await;
+        let running = start(recipe, &door, &receiver, "8812");
         receiver.got("/crm", 1).await;
         gate.stop().await;
         hold.let_go();
@@ -180,7 +196,7 @@ async fn work_of_which_the_gate_could_not_be_told_is_said_and_not_done_again() {
         gate.reopen().await;
         // Nobody may take it for dead and do it again: after its TTL a person looks.
         gate.advance(mins(6)).await;
-        run(recipe, &gate, &receiver, "8812").await.says("stop: needs_review", false);
+        run(recipe, &door, &receiver, "8812").await.says("stop: needs_review", false);
         assert_eq!(receiver.to("/crm").len(), 1, "{name}");
     }
 }
@@ -190,14 +206,31 @@ async fn a_submission_that_names_itself_not_is_not_worked_on() {
     for recipe in &RECIPES {
         let receiver = Receiver::start().await;
         let gate = gate(&receiver).await;
-        let ran = run(recipe, &gate, &receiver, "").await;
+        let door = door(&gate).await;
+        let ran = run(recipe, &door, &receiver, "").await;
         ran.says("missing or blank", true);
         ran.says("nothing was", true);
         assert!(receiver.requests().is_empty() && gate.api.list("").await.is_empty(), "{}", recipe.name);
     }
     let receiver = Receiver::start().await;
     let gate = gate(&receiver).await;
+    let door = door(&gate).await;
     let by_hand = Recipe { name: "apps-script-by-hand", key: "" };
-    run(&by_hand, &gate, &receiver, "").await.says("names no submission", true);
+    run(&by_hand, &door, &receiver, "").await.says("names no submission", true);
     assert!(receiver.requests().is_empty());
+}
+
+#[tokio::test]
+async fn a_200_that_is_no_answer_of_a_gate_is_an_error_and_nothing_is_done() {
+    for recipe in &RECIPES {
+        for answer in ["{}", "null", "<h1>Welcome</h1>"] {
+            let (receiver, mistaken) = (Receiver::start().await, Receiver::start().await);
+            mistaken.always("/v1/claims", Reply::Status(200, vec![], answer.to_owned()));
+            let door = Door { url: mistaken.url(), token: "oga_of_another".to_owned() };
+            run(recipe, &door, &receiver, "8812").await.says("not the answer of a gate", true);
+            assert!(receiver.requests().is_empty(), "{}", recipe.name);
+            mistaken.got("/v1/claims", 1).await;
+            assert_eq!(mistaken.requests().len(), 1, "{}", recipe.name);
+        }
+    }
 }
