@@ -2,7 +2,8 @@
 // HubSpot runs the action again or enrols the record twice at a time.
 //
 // Secrets: GATE_TOKEN (of the role `caller`). Properties to include in code: `effect`, which names what this enrolment is
-// about and stays the same when the action is run again, e.g. "Recent conversion date"; `email`.
+// about and stays the same when the action is run again, e.g. the id of an order (docs/recipes/hubspot.md says why not
+// "Recent conversion date"); `email`.
 // Data outputs (text): gate_decision, gate_reason.
 
 const GATE_URL = process.env.GATE_URL || 'https://YOUR-HOST';
