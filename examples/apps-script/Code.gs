@@ -7,6 +7,13 @@
 
 const AUTOMATION = 'welcome mail';
 
+// Google ends a script after 6 minutes, wherever it stands. A request cannot be told how long it may take; Google gives it
+// up after about 60 seconds. So what may be begun until when, in seconds of the run, leaves a minute for what was begun last.
+const ASK_UNTIL = 60;
+const STEP_UNTIL = 180; // a step that takes longer than a minute takes it from what is left for telling the gate
+const TELL_UNTIL = 290;
+const BEGUN = Date.now(); // Google reads this file anew for each run
+
 /** What is to be done, in order. The name of a step is what the error list shows. */
 const STEPS = [
   ['add to CRM', (submission) => {
@@ -45,6 +52,7 @@ function onFormSubmit(e) {
   try {
     for (const [name, work] of STEPS) {
       step = name;
+      if (seconds() > STEP_UNTIL) throw new Error('not begun, the script has too little time left');
       work(submission);
     }
   } catch (error) {
@@ -83,7 +91,7 @@ function ask(submission) {
     key_fields: { form: submission.form || '', submission: submission.submission || '' },
     run_id: Utilities.getUuid(), // the same for the tries below: an answer that gets lost is given again
     wait: 20,
-  }, { Authorization: 'Bearer ' + property('GATE_TOKEN') });
+  }, { Authorization: 'Bearer ' + property('GATE_TOKEN') }, ASK_UNTIL);
   if (answer.status !== 200) throw new Error('The gate did not let this run, nothing was done: ' + answer.said);
   let claim = {};
   try {
@@ -97,18 +105,27 @@ function ask(submission) {
 
 /** Says how it went. The URL proves by itself who says so. */
 function tell(url, fields) {
-  const answer = post(url, fields, {});
+  const answer = post(url, fields, {}, TELL_UNTIL);
   if (answer.status !== 200) {
     throw new Error('The gate could not be told; look for this claim in its list of what is stuck: ' + answer.said);
   }
 }
 
-/** Tries again for about 40 seconds where that may help: a script has 6 minutes, and the work needs some of them. */
-function post(url, fields, headers) {
+/** How long this run has gone on. */
+function seconds() {
+  return (Date.now() - BEGUN) / 1000;
+}
+
+/**
+ * Tries again where that may help: three times, with 40 seconds of pauses in all; what each try waits for its answer comes
+ * on top. The first is always made; none of the others is begun later than at second `until` of the run.
+ */
+function post(url, fields, headers, until) {
   let said = '';
   let status = 0;
-  for (const seconds of [0, 2, 8, 30]) {
-    Utilities.sleep(seconds * 1000);
+  for (const pause of [0, 2, 8, 30]) {
+    if (pause && seconds() + pause > until) break;
+    Utilities.sleep(pause * 1000);
     try {
       const answer = UrlFetchApp.fetch(url, {
         method: 'post',

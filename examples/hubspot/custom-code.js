@@ -10,41 +10,42 @@ const GATE_URL = process.env.GATE_URL || 'https://YOUR-HOST';
 const AUTOMATION = 'welcome mail';
 const CRM_URL = process.env.CRM_URL || 'https://crm.example.com/contacts';
 
-// The action is ended after 20 seconds, wherever it stands: 5 to ask, 8 to work, twice 3 to tell.
-const ASK_MS = 5000;
-const WORK_MS = 8000;
-const TELL_MS = 3000;
+// The action is ended after 20 seconds, wherever it stands. So until when, counted from its beginning, it asks, works, tells:
+const ASK_UNTIL_MS = 5000;
+const WORK_UNTIL_MS = 13000;
+const TELL_UNTIL_MS = 19000;
 
-// The name of a step is what the error list shows.
+// The name of a step is what the error list shows. `end` is one for all steps: give it to each call, which gets what is left.
 const STEPS = [
-  ['add to CRM', async (event, claim) => {
-    const answer = await send(CRM_URL, { email: event.inputFields.email }, WORK_MS, { 'Idempotency-Key': claim.claim_id });
+  ['add to CRM', async (event, claim, end) => {
+    const answer = await send(CRM_URL, { email: event.inputFields.email }, end, { 'Idempotency-Key': claim.claim_id });
     if (!answer.ok) throw new Error(`the CRM said ${answer.status}`);
   }],
 ];
 
 exports.main = async (event, callback) => {
+  const begun = Date.now();
   const outputs = (gate_decision, gate_reason) => callback({ outputFields: { gate_decision, gate_reason } });
-  const claim = await ask(event);
+  const claim = await ask(event, begun + ASK_UNTIL_MS);
   if (claim.decision !== 'run') return outputs('stop', claim.reason);
   let step = '';
   try {
     for (const [name, work] of STEPS) {
       step = name;
-      await work(event, claim);
+      await work(event, claim, begun + WORK_UNTIL_MS);
     }
   } catch (error) {
     // Not thrown on: HubSpot may run again what throws, and nobody knows here whether half of it has happened.
     const note = `${step}: ${error.message}`;
-    await tell(claim.error_url, { note });
+    await tell(claim.error_url, { note }, begun + TELL_UNTIL_MS);
     return outputs('failed', note);
   }
-  await tell(claim.done_url, {});
+  await tell(claim.done_url, {}, begun + TELL_UNTIL_MS);
   return outputs('run', claim.reason);
 };
 
 // Throws unless the gate answered: then nothing is done, and the action fails.
-async function ask(event) {
+async function ask(event, end) {
   const { objectType, objectId } = event.object;
   const effect = event.inputFields.effect;
   const answer = await send(`${GATE_URL}/v1/claims`, {
@@ -55,7 +56,7 @@ async function ask(event) {
       submission: objectId && effect ? `${objectType} ${objectId} ${effect}` : '',
     },
     // No `run_id`: an action that was ended after its work and is run again must not be taken for its own first run.
-  }, ASK_MS, { Authorization: `Bearer ${process.env.GATE_TOKEN}` });
+  }, end, { Authorization: `Bearer ${process.env.GATE_TOKEN}` });
   if (!answer.ok) throw new Error(`The gate did not let this run, nothing was done: ${answer.status} ${answer.text.slice(0, 600)}`);
   let claim = {};
   try {
@@ -68,11 +69,12 @@ async function ask(event) {
 }
 
 // Says how it went; the URL proves by itself who says so. To say it twice does no harm.
-async function tell(url, fields) {
+async function tell(url, fields, end) {
   let said = '';
-  for (const ms of [TELL_MS, TELL_MS]) {
+  // The first try gets half of what is left.
+  for (const tryEnd of [(Date.now() + end) / 2, end]) {
     try {
-      const answer = await send(url, fields, ms, {});
+      const answer = await send(url, fields, tryEnd, {});
       if (answer.ok) return;
       said = `${answer.status} ${answer.text.slice(0, 300)}`;
       if (answer.status < 500 && answer.status !== 429) break;
@@ -83,13 +85,16 @@ async function tell(url, fields) {
   throw new Error(`The gate could not be told; look for this claim in its list of what is stuck: ${said}`);
 }
 
-async function send(url, fields, ms, headers) {
+// Posts, and waits for the answer until then at most.
+async function send(url, fields, end, headers) {
+  const left = Math.floor(end - Date.now());
+  if (left <= 0) throw new Error(`${new URL(url).host} was not called: no time is left`);
   try {
     const answer = await fetch(url, {
       method: 'POST',
       headers: { 'Content-Type': 'application/json', ...headers },
       body: JSON.stringify(fields),
-      signal: AbortSignal.timeout(ms),
+      signal: AbortSignal.timeout(left),
     });
     return { ok: answer.ok, status: answer.status, text: await answer.text() };
   } catch (error) {
