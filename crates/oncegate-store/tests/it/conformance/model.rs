@@ -156,7 +156,9 @@ impl Model {
         let Verdict { mut decision, changes } = decide::decide(&facts, &call.request, &policy, now);
         let Changes { mut claim, record_taken_from, went_stale, first_run, corrected } = changes;
         let starts = matches!(decision, Decision::Run(reason) if reason != decide::RunReason::SameRun);
-        let ends = claim.as_ref().is_some_and(|c| matches!(c.state, State::Error { .. }));
+        let waits = |c: &Claim| matches!(c.state, State::Error { due: None, .. });
+        let waited = self.rows.get(&key).is_some_and(|row| waits(&row.claim));
+        let ends = claim.as_ref().is_some_and(waits) && !waited;
         if let (true, Some(claim), Some(row)) = (starts || ends, &mut claim, self.rows.get_mut(&key)) {
             for step in row.steps.iter_mut().filter(|s| s.2 == StepOutcome::InFlight) {
                 step.2 = StepOutcome::Unknown;
@@ -336,7 +338,15 @@ async fn step(bench: &mut Bench, model: &mut Model, op: &Op) {
             let expected =
                 reset::act(&row.claim, act, &Policies.policy(WS, &automation(KEYS[*key].0)), now, boot);
             match (bench.person(ours(row.claim.id), act.clone()).await, expected) {
-                (Acted::Written(view), Ok(claim)) => {
+                (Acted::Written(view), Ok(mut claim)) => {
+                    // Whoever was at work is not any more; what was on its way is unknown.
+                    if matches!((&row.claim.state, &claim.state), (State::Processing(_), State::Error { .. }))
+                    {
+                        for step in row.steps.iter_mut().filter(|s| s.2 == StepOutcome::InFlight) {
+                            step.2 = StepOutcome::Unknown;
+                            claim.progress.unknown = true;
+                        }
+                    }
                     assert_eq!(view.claim, claim);
                     row.put(claim, None);
                 }
