@@ -17,6 +17,8 @@ use crate::servers::{self, Server, StoreAt};
 const SECRET: &str = "benchmark-secret-0123456789";
 /// Events in a delivery of many, as HubSpot sends them.
 const MANY: usize = 100;
+/// Connections that send such deliveries.
+const SENDERS: usize = 16;
 /// How long a step hangs.
 const HANGS: Duration = Duration::from_secs(40);
 /// What is sent while steps hang, in events a second.
@@ -214,12 +216,15 @@ fn config(receiver: &str) -> String {
         )
     };
     format!(
-        "outgoing:\n  allow_private: ['127.0.0.1']\nsources:\n{}{}{}automations:\n{}{}",
+        "outgoing:\n  allow_private: ['127.0.0.1']\nsources:\n{}{}{}{}{}automations:\n{}{}{}",
         source("quick", "quick", ""),
         source("hangs", "hangs", ""),
-        source("many", "hangs", "    batch: true\n"),
+        source("kept", "kept", ""),
+        source("many", "kept", "    batch: true\n"),
+        source("queue", "hangs", "    batch: true\n"),
         automation("quick", "effect"),
         automation("hangs", "hangs"),
+        automation("kept", "effect"),
     )
 }
 
@@ -228,7 +233,10 @@ async fn gate(plan: &Plan<'_>, receiver: &Receiver, name: &str) -> Result<Server
     std::fs::create_dir_all(&data).map_err(|e| e.to_string())?;
     let file = data.join("oncegate.yaml");
     std::fs::write(&file, config(&receiver.address)).map_err(|e| e.to_string())?;
-    servers::start_gate_with(plan.binary, StoreAt::Sqlite(&data), Some((&file, SECRET))).await
+    let gate = servers::start_gate_with(plan.binary, StoreAt::Sqlite(&data), Some((&file, SECRET))).await?;
+    let mut http = Http::connect(&gate.address).await?;
+    http.call("/v1/automations/kept/pause", "{\"reason\":\"its events are only accepted\"}").await?;
+    Ok(gate)
 }
 
 /// How long a process has had a processor, in the steps of 10 ms in which Linux tells it.
@@ -258,20 +266,22 @@ fn memory(server: &Server) -> Result<f64, String> {
 pub(crate) async fn measure(plan: &Plan<'_>) -> Result<String, String> {
     let one = |source| Delivery { source, events: 1 };
     let mut receiver = Receiver::start().await?;
-    let (mut empty, mut accepted, mut many, mut finished, mut idle) =
-        (vec![], vec![], vec![], vec![], vec![]);
+    let (mut empty, mut kept, mut many) = (vec![], vec![], vec![]);
+    let (mut accepted, mut finished, mut idle) = (vec![], vec![], vec![]);
+    let keeps = gate(plan, &receiver, "keeps").await?;
     let hangs = gate(plan, &receiver, "hangs").await?;
     let quick = gate(plan, &receiver, "quick").await?;
     for round in 1..=plan.rounds {
         let pace = Pace::For(plan.length);
         empty.push(drive(&receiver.address, one("quick"), plan.connections, pace).await?);
-        for (rows, delivery, connections) in [
-            (&mut accepted, one("hangs"), plan.connections),
-            (&mut many, Delivery { source: "many", events: MANY }, 4),
+        for (rows, gate, delivery, connections) in [
+            (&mut kept, &keeps, one("kept"), plan.connections),
+            (&mut many, &keeps, Delivery { source: "many", events: MANY }, SENDERS),
+            (&mut accepted, &hangs, one("hangs"), plan.connections),
         ] {
-            let before = processors(&hangs);
-            let mut drive = drive(&hangs.address, delivery, connections, pace).await?;
-            drive.processors = since(&hangs, before);
+            let before = processors(gate);
+            let mut drive = drive(&gate.address, delivery, connections, pace).await?;
+            drive.processors = since(gate, before);
             rows.push(drive);
         }
         let (before, begun, worked) = (receiver.count(), Instant::now(), processors(&quick));
@@ -284,12 +294,13 @@ pub(crate) async fn measure(plan: &Plan<'_>) -> Result<String, String> {
     }
     let steady = drive(&hangs.address, one("hangs"), plan.connections, Pace::Steady(STEADY, HANGS)).await?;
     let queue = gate(plan, &receiver, "queue").await?;
-    drive(&queue.address, Delivery { source: "many", events: MANY }, 4, Pace::Events(plan.queued)).await?;
+    drive(&queue.address, Delivery { source: "queue", events: MANY }, SENDERS, Pace::Events(plan.queued))
+        .await?;
     let memory = memory(&queue)?;
-    for server in [hangs, quick, queue] {
+    for server in [keeps, hangs, quick, queue] {
         server.stop().await?;
     }
-    Ok(table(plan, [&empty, &accepted, &many, &finished, &idle], &steady, memory))
+    Ok(table(plan, [&empty, &kept, &many, &accepted, &finished, &idle], &steady, memory))
 }
 
 /// From the moment that an event is sent until its effect is seen, nothing else going on.
@@ -316,8 +327,8 @@ fn middle(drives: &[Drive], figure: impl Fn(&Drive) -> f64) -> f64 {
     all.get(all.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-fn table(plan: &Plan<'_>, rows: [&[Drive]; 5], steady: &Drive, memory: f64) -> String {
-    let [empty, accepted, many, finished, idle] = rows;
+fn table(plan: &Plan<'_>, rows: [&[Drive]; 6], steady: &Drive, memory: f64) -> String {
+    let [empty, kept, many, accepted, finished, idle] = rows;
     let mut text = format!(
         "Signed events of about 190 bytes with random keys, {} connections, a loop of our own, medians of {} rounds of {} s.\n\n\
          | what | per second | p50 ms | p99 ms | µs of the gate | wanted | |\n| --- | ---: | ---: | ---: | ---: | --- | --- |\n",
@@ -337,8 +348,10 @@ fn table(plan: &Plan<'_>, rows: [&[Drive]; 5], steady: &Drive, memory: f64) -> S
         let _ = writeln!(text, "| {what} | {rate:.0} | {p50:.2} | {p99:.2} | {each} | {wanted} | {fate} |");
     };
     line("empty axum handler", empty, None);
-    line("events accepted, one in a delivery", accepted, Some(wanted::ACCEPTED));
-    line("events accepted, 100 in a delivery, 4 connections", many, Some(wanted::ACCEPTED));
+    line("events accepted, one in a delivery", kept, Some(wanted::ACCEPTED));
+    let many_of = format!("events accepted, {MANY} in a delivery, {SENDERS} connections");
+    line(&many_of, many, Some(wanted::ACCEPTED));
+    line("events accepted, one in a delivery, while all steps hang", accepted, None);
     line("flows of one step, from the first event to the last effect", finished, Some(wanted::FINISHED));
     let (p50, p99) = (middle(idle, |d| d.at(0.5)), middle(idle, |d| d.at(0.99)));
     let _ = writeln!(

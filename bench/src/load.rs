@@ -150,7 +150,8 @@ impl Http {
         Ok((claimed, begun.elapsed() - claimed))
     }
 
-    async fn call(&mut self, path: &str, body: &str) -> Result<(), String> {
+    /// With the token of who may do everything.
+    pub(crate) async fn call(&mut self, path: &str, body: &str) -> Result<(), String> {
         self.post(path, &format!("authorization: Bearer {TOKEN}"), body).await
     }
 

@@ -4,6 +4,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, RwLock};
 
+use oncegate_connect::TargetName;
 use oncegate_core::identity::CallerRules;
 use oncegate_core::key::{AutomationName, Workspace};
 use oncegate_core::policy::Policy;
@@ -27,6 +28,9 @@ pub struct Automation {
     /// What is called when the caller of a stopped claim may try again.
     pub retrigger: Option<Arc<Hook>>,
 }
+
+/// Whom the first call of an automation is for, by workspace and name.
+pub(crate) type FirstTargets = HashMap<Workspace, HashMap<AutomationName, TargetName>>;
 
 /// All declared automations.
 #[derive(Debug, Default)]
@@ -64,6 +68,18 @@ impl Book {
             runs: names(|automation| automation.flow.is_some()),
             calls_back: names(|automation| automation.retrigger.is_some()),
         }
+    }
+
+    /// Whom the first call of each is for, where that is the same for all of its events.
+    pub(crate) fn first_targets(&self) -> FirstTargets {
+        let book = self.automations.read().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut firsts = FirstTargets::new();
+        for ((workspace, name), automation) in &*book {
+            if let Some(target) = automation.flow.as_ref().and_then(|flow| flow.first_target()) {
+                firsts.entry(*workspace).or_default().insert(name.clone(), target);
+            }
+        }
+        firsts
     }
 
     /// The declared automation, or one with defaults and no flow.

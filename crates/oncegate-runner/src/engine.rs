@@ -9,9 +9,11 @@ use oncegate_core::key::{AutomationName, ClaimRef, Workspace};
 use oncegate_core::limits;
 use oncegate_core::notice::{self, NoticeKind};
 use oncegate_core::time::{Tick, Timestamp};
+use oncegate_store::api::{Due, Names};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
+use crate::book::FirstTargets;
 use crate::fair::{self, AtWork};
 use crate::gatekeeper::Gatekeeper;
 use crate::held::{HeldAttempts, hand_back};
@@ -53,6 +55,8 @@ pub struct Engine {
 const LOOK: Duration = Duration::from_secs(1);
 /// How long work that might not start is left alone.
 const COOL: Duration = Duration::from_secs(5);
+/// New claims that are passed over in one go: their automation was found with room, and has none by now.
+const NEW_PASSED_OVER: usize = 64;
 /// How long at most until an act on many claims that waits is looked at.
 const BULK_LOOK: Duration = Duration::from_secs(5);
 /// How often retention is looked at, and how much is forgotten in one transaction.
@@ -97,6 +101,7 @@ async fn work(worker: Worker, concurrency: usize, mut stopped: watch::Receiver<b
     let mut cooling: HashMap<ClaimRef, Duration> = HashMap::new();
     let (mut stranded, mut was_rung) = (Stranded::default(), false);
     let (mut upcoming, mut looked_at) = (Upcoming::default(), gate.store().now().wall);
+    let mut firsts = FirstTargets::new();
     // The bell rang since the last look; and that was long enough ago.
     let (mut is_owed, mut must_look) = (false, true);
     while !*stopped.borrow() {
@@ -113,14 +118,16 @@ async fn work(worker: Worker, concurrency: usize, mut stopped: watch::Receiver<b
         let share = fair::share(concurrency, gate.book().workspaces());
         let mut at_work = at_work(&active);
         upcoming.again();
-        let (mut passed_over, mut has_looked) = (0, false);
+        let (mut passed_over, mut new_ones, mut has_looked) = (0, 0, false);
         while active.len() < concurrency {
             if !has_looked && (must_look || !upcoming.is_fresh(now, others)) {
                 (has_looked, must_look, is_owed) = (true, false, false);
                 looked_at = gate.store().now().wall;
                 let waiting = gate.targets().waiting().min(limits::PASSED_OVER_MAX);
                 let want = others.looks_ahead() * concurrency + active.len() + cooling.len() + waiting;
-                match gate.store().due(u32::try_from(want).unwrap_or(u32::MAX)).await {
+                firsts = gate.book().first_targets();
+                let no_new = without_room(&gate, &firsts);
+                match gate.store().due_but_new(u32::try_from(want).unwrap_or(u32::MAX), no_new).await {
                     Ok(due) => upcoming.found(fair::in_turn(due, &at_work), now),
                     Err(error) => tracing::error!(%error, "could not look for due work"),
                 }
@@ -140,6 +147,17 @@ async fn work(worker: Worker, concurrency: usize, mut stopped: watch::Receiver<b
             if !gate.runs(work.id.workspace, &work.automation) {
                 cooling.insert(work.id, now + COOL);
                 upcoming.forget();
+                continue;
+            }
+            // What is new stays new while enough others wait for where it leads to. Behind many of them it is looked
+            // again, without them.
+            if work.is_new && !has_room(&gate, &firsts, &work) {
+                if new_ones == NEW_PASSED_OVER {
+                    is_owed = true;
+                    break;
+                }
+                new_ones += 1;
+                upcoming.pass_over();
                 continue;
             }
             // What waits for a target that has no room stays as it is: nothing is written for it. Too many of them
@@ -185,6 +203,21 @@ async fn work(worker: Worker, concurrency: usize, mut stopped: watch::Receiver<b
         }
     }
     drain(&gate, running, &held).await;
+}
+
+/// Whether a new claim may go where its first call leads to, or is to wait for that.
+fn has_room(gate: &Gatekeeper, firsts: &FirstTargets, work: &Due) -> bool {
+    let of = work.id.workspace;
+    let target = firsts.get(&of).and_then(|firsts| firsts.get(&work.automation));
+    target.is_none_or(|target| gate.targets().takes_new(of, target))
+}
+
+/// The automations whose new claims may not.
+fn without_room(gate: &Gatekeeper, firsts: &FirstTargets) -> Names {
+    let all =
+        firsts.iter().flat_map(|(of, firsts)| firsts.iter().map(move |(name, target)| (*of, name, target)));
+    let without = all.filter(|(of, _, target)| !gate.targets().takes_new(*of, target));
+    without.map(|(of, name, _)| (of, name.clone())).collect()
 }
 
 fn others(gate: &Gatekeeper) -> Others {

@@ -45,6 +45,7 @@ mod tests {
         let one = |(n, workspace): (usize, &i64)| Due {
             id: ClaimRef { workspace: Workspace(*workspace), id: ClaimId([n as u8; 16]) },
             automation: automation.clone(),
+            is_new: true,
         };
         of.iter().enumerate().map(one).collect()
     }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use oncegate_connect::TargetName;
 use oncegate_core::key::RecordName;
 use oncegate_core::secret::Secret;
 use serde_json::Value;
@@ -13,6 +14,26 @@ pub use crate::render::names::Names;
 pub struct Flow {
     /// At least one.
     pub steps: Vec<Step>,
+}
+
+impl Flow {
+    /// Whom its first call is for, if every event makes that call and no template says where to.
+    pub(crate) fn first_target(&self) -> Option<TargetName> {
+        let step = self.steps.first().filter(|step| step.when.is_none() && step.for_each.is_none())?;
+        let url = match &step.action {
+            Action::Http(step) => &step.url,
+            Action::Forward(step) => &step.url,
+            Action::Message(step) => &step.url,
+            Action::Email(_) => return Some(TargetName::smtp()),
+            Action::Wait(_) | Action::Review(_) => return None,
+        };
+        let (scheme, rest) = url.split_once("://")?;
+        let authority = rest.split(['/', '?', '#', '\\']).next()?;
+        if scheme.contains('{') || authority.contains('{') {
+            return None;
+        }
+        TargetName::of_url(&format!("{scheme}://{authority}/"))
+    }
 }
 
 /// One action.

@@ -10,7 +10,8 @@ use oncegate_core::finish::Answer;
 use oncegate_core::key::{AutomationName, ClaimRef, Workspace};
 use oncegate_core::limits;
 use oncegate_store::api::{
-    ActCall, Acted, AdmitCall, Admitted, ClaimCall, ClaimView, Claimed, FinishCall, StepEnd, Store,
+    ActCall, Acted, AdmitCall, Admitted, Begun, ClaimCall, ClaimView, Claimed, FinishCall, First, Opened,
+    StepEnd, Store,
 };
 use oncegate_store::bulk::{Bulked, Undone};
 use oncegate_store::clock::Clock;
@@ -194,6 +195,18 @@ impl Gatekeeper {
             self.moved(view);
         }
         Ok(finished)
+    }
+
+    /// Takes an attempt together with what it does first.
+    ///
+    /// # Errors
+    /// The store's; nothing was written.
+    pub(crate) async fn begin_run(&self, call: ClaimCall, first: First) -> Result<Option<Begun>, StoreError> {
+        let begun = self.store.begin_run(call, first).await?;
+        if let Some(Opened::Word(Answer::Accepted, view)) = begun.as_ref().and_then(|b| b.opened.as_ref()) {
+            self.moved(view);
+        }
+        Ok(begun)
     }
 
     /// What came of the last step, and what its attempt says then.

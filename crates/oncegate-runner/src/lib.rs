@@ -18,6 +18,7 @@ mod looking;
 mod message;
 pub mod nudger;
 mod outside;
+mod planning;
 pub mod poller;
 mod render;
 mod request;

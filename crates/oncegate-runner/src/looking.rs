@@ -47,7 +47,7 @@ impl Worker {
         };
         request.timeout = step.timeout;
         let outgoing = Outgoing::Request(request);
-        let came = match self.exchange(attempt, step, number, &outgoing, What::Look(lookup)).await? {
+        let came = match self.exchange(attempt, step, number, outgoing, What::Look(lookup)).await? {
             Exchange::Came(came) => came,
             Exchange::Not(next) => return Ok(Looked::Ended(next)),
         };

@@ -9,9 +9,11 @@ use oncegate_core::lane::Wait;
 use oncegate_core::limits;
 use oncegate_core::time::Timestamp;
 use oncegate_store::api::{LOOKUP, StepBegin, StepCall, StepEnd, StepOutcome};
+use oncegate_store::clock::Reading;
 use oncegate_store::{StoreError, failpoint};
 
 use crate::flow::{Lookup, Repeat, Step};
+use crate::planning::Ready;
 use crate::request::{Outgoing, result_of, shown_url};
 use crate::targets::Permit;
 use crate::worker::{Attempt, Next, Worker, failed, hands_over, unknown_outcome, word};
@@ -47,6 +49,20 @@ pub(crate) struct Came {
     whom: Option<TargetName>,
     target: String,
     key: String,
+}
+
+/// A call for which its target has room.
+pub(crate) struct Cleared {
+    whom: Option<TargetName>,
+    permit: Option<Permit>,
+}
+
+/// A call that is written down.
+pub(crate) struct Written {
+    /// Under this number.
+    pub(crate) call: i64,
+    /// What the clock said before it was.
+    pub(crate) asked: Reading,
 }
 
 /// Nothing is to be done behind a step.
@@ -156,10 +172,23 @@ impl Worker {
         attempt: &Attempt,
         step: &Step,
         number: usize,
-        outgoing: &Outgoing,
+        outgoing: Outgoing,
         last: Option<Last>,
     ) -> Result<Next, StoreError> {
-        let came = match self.exchange(attempt, step, number, outgoing, What::Effect).await? {
+        let came = self.exchange(attempt, step, number, outgoing, What::Effect).await?;
+        self.after(attempt, step, number, came, last).await
+    }
+
+    /// Writes down what came of the call of a step, and says what comes next.
+    pub(crate) async fn after(
+        &self,
+        attempt: &Attempt,
+        step: &Step,
+        number: usize,
+        exchange: Exchange,
+        last: Option<Last>,
+    ) -> Result<Next, StoreError> {
+        let came = match exchange {
             Exchange::Came(came) => came,
             Exchange::Not(next) => return Ok(next),
         };
@@ -219,21 +248,13 @@ impl Worker {
         attempt: &Attempt,
         step: &Step,
         number: usize,
-        outgoing: &Outgoing,
+        outgoing: Outgoing,
         what: What<'_>,
     ) -> Result<Exchange, StoreError> {
-        let store = self.gate.store();
-        let whom = self.target_of(outgoing);
         // Found out before anything is written: what may not go now leaves no trace but that it waits.
-        let permit = match &whom {
-            None => None,
-            Some(whom) => match self.gate.targets().admit(attempt.id, whom).await {
-                Ok(permit) => Some(permit),
-                Err(wait) => {
-                    let waits = self.waits(attempt, whom, &wait, step, number, None);
-                    return Ok(Exchange::Not(Next::Finish(waits)));
-                }
-            },
+        let cleared = match self.clear(attempt, step, number, &outgoing).await {
+            Ok(cleared) => cleared,
+            Err(waits) => return Ok(Exchange::Not(Next::Finish(waits))),
         };
         if matches!(what, What::Effect) && hands_over(step) {
             // Before it is sent, because its run may call back before we hear that it was taken.
@@ -241,6 +262,43 @@ impl Worker {
                 return Ok(Exchange::Not(Next::Leave));
             }
         }
+        let begin = self.begin_of(attempt, step, &outgoing, what);
+        let began = self.patiently(|| async {
+            let asked = self.gate.clock().read();
+            let call = self.gate.store().begin_step(begin.clone()).await?;
+            Ok(call.map(|call| Written { call, asked }))
+        });
+        let Some(written) = began.await? else { return Ok(Exchange::Not(Next::Leave)) };
+        let ready = Ready { outgoing, cleared, target: begin.target };
+        self.carry_out(attempt, step, ready, written, what).await
+    }
+
+    /// Whether a call may go now.
+    ///
+    /// # Errors
+    /// The claim waits.
+    pub(crate) async fn clear(
+        &self,
+        attempt: &Attempt,
+        step: &Step,
+        number: usize,
+        outgoing: &Outgoing,
+    ) -> Result<Cleared, Call> {
+        let Some(whom) = self.target_of(outgoing) else { return Ok(Cleared { whom: None, permit: None }) };
+        match self.gate.targets().admit(attempt.id, &whom).await {
+            Ok(permit) => Ok(Cleared { whom: Some(whom), permit: Some(permit) }),
+            Err(wait) => Err(self.waits(attempt, &whom, &wait, step, number, None)),
+        }
+    }
+
+    /// What is written down of a call before it is sent.
+    pub(crate) fn begin_of(
+        &self,
+        attempt: &Attempt,
+        step: &Step,
+        outgoing: &Outgoing,
+        what: What<'_>,
+    ) -> StepBegin {
         let target = match (outgoing, &self.mailer, what) {
             (Outgoing::Request(r), _, What::Effect) => {
                 format!("{} {}", r.method, shown_url(&r.url, step.secret_url))
@@ -250,18 +308,19 @@ impl Worker {
             }
             (Outgoing::Mail(_), mailer, _) => mailer.as_ref().map(Mailer::target).unwrap_or_default(),
         };
-        let begin = StepBegin {
-            id: attempt.id,
-            fence: attempt.fence,
-            step: step.name.clone(),
-            idempotency_key: outgoing.key().to_owned(),
-            target: target.clone(),
-        };
-        let began = self.patiently(|| async {
-            let asked = self.gate.clock().read();
-            Ok(store.begin_step(begin.clone()).await?.map(|call| (call, asked)))
-        });
-        let Some((call, asked)) = began.await? else { return Ok(Exchange::Not(Next::Leave)) };
+        let (id, fence, step) = (attempt.id, attempt.fence, step.name.clone());
+        StepBegin { id, fence, step, idempotency_key: outgoing.key().to_owned(), target }
+    }
+
+    /// Sends what is written down.
+    pub(crate) async fn carry_out(
+        &self,
+        attempt: &Attempt,
+        step: &Step,
+        Ready { outgoing, cleared: Cleared { whom, permit }, target }: Ready,
+        Written { call, asked }: Written,
+        what: What<'_>,
+    ) -> Result<Exchange, StoreError> {
         let (sending, answered) = what.places();
         failpoint::hit(sending);
         // It was ours when it was written down. Whoever stood still since, for as long as another may wait, must not
@@ -271,9 +330,9 @@ impl Worker {
         if stood >= attempt.ttl / 3 {
             return self.not_sent(attempt, step, call, stood).await.map(Exchange::Not);
         }
-        let sent_at = store.now().wall;
+        let sent_at = self.gate.store().now().wall;
         permit.iter().for_each(Permit::sending);
-        let outcome = self.call(step, outgoing, sent_at).await;
+        let outcome = self.call(step, &outgoing, sent_at).await;
         let spoken = match outgoing {
             Outgoing::Request(_) => Spoken::Http,
             Outgoing::Mail(_) => Spoken::Smtp,

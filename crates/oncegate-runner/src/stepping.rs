@@ -8,9 +8,10 @@ use serde_json::Value;
 use crate::flow::{Action, Flow, Repeat, Step};
 use crate::looking::Looked;
 use crate::message;
+use crate::planning::Ready;
 use crate::render::RenderError;
 use crate::request::{Outgoing, forward_request, http_request, payload_of, result_of, world};
-use crate::sending::Last;
+use crate::sending::{Last, What, Written};
 use crate::waiting::{Waited, holds};
 use crate::worker::{Attempt, Next, Worker, failed, hands_over, unknown_outcome};
 
@@ -18,15 +19,27 @@ use crate::worker::{Attempt, Next, Worker, failed, hands_over, unknown_outcome};
 pub(crate) struct Run<'a> {
     pub(crate) attempt: &'a Attempt,
     work: &'a Work,
-    payload: Value,
+    pub(crate) payload: Value,
     flow: &'a Flow,
+    /// The first call, if it is written down already.
+    opened: Option<(Ready, Written)>,
     /// What was sent for the effect as it stands: since the last reset from the start.
     pub(crate) calls: Vec<StepCall>,
     /// What later duplicates are told.
     result: Option<String>,
 }
 
-impl Run<'_> {
+impl<'a> Run<'a> {
+    pub(crate) fn new(
+        attempt: &'a Attempt,
+        work: &'a Work,
+        payload: Value,
+        flow: &'a Flow,
+        calls: Vec<StepCall>,
+    ) -> Self {
+        Self { attempt, work, payload, flow, opened: None, calls, result: None }
+    }
+
     /// What templates see.
     pub(crate) fn world(&self, worker: &Worker) -> Value {
         world(self.work, &self.payload, self.flow, &self.calls, worker, self.attempt)
@@ -43,21 +56,36 @@ impl Run<'_> {
     }
 }
 
+/// A run whose first call is written down.
+pub(crate) struct Open {
+    pub(crate) payload: Value,
+    pub(crate) ready: Ready,
+    pub(crate) written: Written,
+}
+
 /// A template that cannot be rendered is a person's to mend.
 pub(crate) fn wrong(step: &Step, number: usize, error: &RenderError) -> Next {
     Next::Finish(failed(&format!("step {number} `{}`: {error}", step.name)))
 }
 
 impl Worker {
-    pub(crate) async fn steps(&self, attempt: &Attempt, work: Option<Work>) -> Result<Next, StoreError> {
-        let Some(work) = work else { return Ok(Next::Leave) };
+    pub(crate) async fn steps(
+        &self,
+        attempt: &Attempt,
+        work: Work,
+        opened: Option<Open>,
+    ) -> Result<Next, StoreError> {
         let Some(flow) = self.gate.book().automation(attempt.id.workspace, &work.automation).flow else {
             return Ok(Next::Finish(failed(&format!(
                 "the automation `{}` declares no steps any more; declare them again, then reset this claim",
                 work.automation
             ))));
         };
-        let payload = match payload_of(&work) {
+        let (payload, opened) = match opened {
+            Some(Open { payload, ready, written }) => (Ok(payload), Some((ready, written))),
+            None => (payload_of(&work), None),
+        };
+        let payload = match payload {
             Ok(payload) => payload,
             Err(why) => return Ok(Next::Finish(failed(&why))),
         };
@@ -66,7 +94,7 @@ impl Worker {
         if let Some(why) = renamed(&flow, &calls, attempt.claim.resets) {
             return Ok(Next::Finish(why));
         }
-        let mut run = Run { attempt, work: &work, payload, flow: &flow, calls, result: None };
+        let mut run = Run { opened, ..Run::new(attempt, &work, payload, &flow, calls) };
         for (number, step) in (1..).zip(&flow.steps) {
             let ended = match &step.for_each {
                 Some(items) => self.each(&mut run, step, number, items).await?,
@@ -89,6 +117,13 @@ impl Worker {
         seen: Option<&Value>,
     ) -> Result<Option<Next>, StoreError> {
         let attempt = run.attempt;
+        let is_last = number == run.flow.steps.len() && step.item.is_none() && !hands_over(step);
+        let last = |run: &Run<'_>| is_last.then(|| Last { result: run.result.clone() });
+        if let Some((ready, written)) = run.opened.take() {
+            let came = self.carry_out(attempt, step, ready, written, What::Effect).await?;
+            let next = self.after(attempt, step, number, came, last(run)).await?;
+            return Ok(goes_on(run, step, next));
+        }
         if step.action.sends_nothing() {
             return self.pauses(run, step, number).await;
         }
@@ -131,15 +166,8 @@ impl Worker {
             Ok(request) => request,
             Err(e) => return Ok(Some(wrong(step, number, &e))),
         };
-        let is_last = number == run.flow.steps.len() && step.item.is_none() && !hands_over(step);
-        let last = is_last.then(|| Last { result: run.result.clone() });
-        Ok(match self.send(attempt, step, number, &request, last).await? {
-            Next::GoOn(call) => {
-                run.succeeded(step, call);
-                None
-            }
-            ended => Some(ended),
-        })
+        let next = self.send(attempt, step, number, request, last(run)).await?;
+        Ok(goes_on(run, step, next))
     }
 
     /// A step that sends nothing.
@@ -183,7 +211,7 @@ impl Worker {
         Some((why, last == run.attempt.claim.resets))
     }
 
-    fn request(
+    pub(crate) fn request(
         &self,
         step: &Step,
         work: &Work,
@@ -213,6 +241,17 @@ impl Worker {
             None => secret.step_key(attempt.id.id, &step.name, generation),
             Some(item) => secret.step_key(attempt.id.id, &format!("{} {item}", step.name), generation),
         }
+    }
+}
+
+/// `None`: the next step.
+fn goes_on(run: &mut Run<'_>, step: &Step, next: Next) -> Option<Next> {
+    match next {
+        Next::GoOn(call) => {
+            run.succeeded(step, call);
+            None
+        }
+        ended => Some(ended),
     }
 }
 

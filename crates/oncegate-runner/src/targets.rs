@@ -47,6 +47,8 @@ struct LaneName {
 struct Known {
     lane: Lane,
     used_at: Duration,
+    /// Rung for one of those who wait in place when a call ended.
+    freed: Arc<Notify>,
 }
 
 #[derive(Debug, Default)]
@@ -63,8 +65,6 @@ pub struct Targets {
     declared: Declared,
     clock: Arc<dyn Clock>,
     state: Mutex<State>,
-    /// Rung when a call ended.
-    freed: Notify,
     held_back: [AtomicU64; Self::REASONS.len()],
 }
 
@@ -83,8 +83,13 @@ pub(crate) struct Called {
 
 /// What is waited for in place, at most: longer waits hold none of the runner's places.
 const IN_PLACE: Duration = Duration::from_millis(200);
-/// How long one nap of that is, and how many there are.
-const NAP: (Duration, u32) = (Duration::from_millis(25), 10);
+/// Whether that is short enough for a place of the runner.
+fn in_place(wait: &Wait) -> bool {
+    wait.wait <= IN_PLACE && matches!(wait.why, Why::Busy | Why::Rate)
+}
+
+/// How long one nap of that is, if nothing rings, and how many there are: a clock may end a nap early.
+const NAP: (Duration, u32) = (Duration::from_millis(25), 8);
 /// How often it is looked who did not come back.
 const SWEEP: Duration = Duration::from_secs(60);
 
@@ -93,7 +98,7 @@ impl Targets {
     pub const REASONS: [&'static str; 4] = ["breaker", "throttled", "concurrency", "rate"];
 
     pub(crate) fn new(declared: Declared, clock: Arc<dyn Clock>) -> Self {
-        Self { declared, clock, state: Mutex::default(), freed: Notify::new(), held_back: Default::default() }
+        Self { declared, clock, state: Mutex::default(), held_back: Default::default() }
     }
 
     /// How many targets are taken for down at this moment.
@@ -111,6 +116,13 @@ impl Targets {
         self.lock().waits.len()
     }
 
+    /// Whether what is to call a target for the first time should be taken up.
+    pub(crate) fn takes_new(&self, of: Workspace, target: &TargetName) -> bool {
+        let (name, _) = self.rules(of, target);
+        let now = self.clock.read().monotonic;
+        self.lock().lanes.get_mut(&name).is_none_or(|known| known.lane.takes_new(of, now))
+    }
+
     /// Takes up a claim that is due, unless it waits for a target that has no room for it yet.
     pub(crate) fn call(self: &Arc<Self>, who: ClaimRef) -> Option<Called> {
         let now = self.clock.read().monotonic;
@@ -125,31 +137,40 @@ impl Targets {
     /// # Errors
     /// Not now.
     pub(crate) async fn admit(self: &Arc<Self>, who: ClaimRef, target: &TargetName) -> Result<Permit, Wait> {
-        let (nap, tries) = NAP;
-        for _ in 0..tries {
-            let freed = self.freed.notified();
-            tokio::pin!(freed);
-            freed.as_mut().enable();
+        let first = match self.ask(who, target) {
+            Err(wait) if in_place(&wait) => wait,
+            answer => return answer.inspect_err(|wait| self.count(wait.why)),
+        };
+        let Some((freed, passed)) = self.lane(who.workspace, target, |lane| lane.passed()) else {
+            return Err(first);
+        };
+        let begun = self.clock.read().monotonic;
+        // Kept from turn to turn: whoever waits longest is rung for first.
+        let rung = freed.notified();
+        tokio::pin!(rung);
+        let (mut waits, mut naps) = (first, 0);
+        loop {
+            // For room it is rung.
+            let nap = if waits.why == Why::Rate { waits.wait.min(NAP.0) } else { NAP.0 };
+            tokio::select! {
+                () = rung.as_mut() => rung.set(freed.notified()),
+                () = self.clock.sleep(nap) => naps += 1,
+            }
+            let waited = self.clock.read().monotonic.saturating_sub(begun);
+            let is_over = waited >= IN_PLACE || naps >= NAP.1;
             match self.ask(who, target) {
-                Err(wait) if wait.wait <= IN_PLACE && matches!(wait.why, Why::Busy | Why::Rate) => {
-                    tokio::select! {
-                        () = freed => {}
-                        () = self.clock.sleep(wait.wait.min(nap)) => {}
-                    }
-                }
+                Err(wait) if in_place(&wait) && !is_over => waits = wait,
+                Err(Wait { why: Why::Busy, .. }) if is_over => break,
                 answer => return answer.inspect_err(|wait| self.count(wait.why)),
             }
         }
-        let answer = match self.ask(who, target) {
-            Err(Wait { why: Why::Busy, .. }) => {
-                self.with(who.workspace, target, |state, name, _| {
-                    state.lanes.get_mut(name).map(|known| known.lane.in_vain(IN_PLACE))
-                });
-                self.ask(who, target)
+        self.lane(who.workspace, target, |lane| {
+            // Where others went before it, how long calls take is known.
+            if lane.passed() == passed {
+                lane.in_vain(IN_PLACE);
             }
-            answer => answer,
-        };
-        answer.inspect_err(|wait| self.count(wait.why))
+        });
+        self.ask(who, target).inspect_err(|wait| self.count(wait.why))
     }
 
     /// Lets a call go, or says how long to wait.
@@ -237,16 +258,32 @@ impl Targets {
         let now = self.clock.read().monotonic;
         let mut state = self.lock();
         state.sweep(now);
-        let fresh = || Known { lane: Lane::new(rules), used_at: now };
+        let fresh = || Known { lane: Lane::new(rules), used_at: now, freed: Arc::default() };
         state.lanes.entry(name.clone()).or_insert_with(fresh).used_at = now;
         let told = then(&mut state, &name, now);
         (name, told)
     }
 
+    /// Something of a lane, and what is rung when there may be room in it.
+    fn lane<T>(
+        &self,
+        of: Workspace,
+        target: &TargetName,
+        then: impl FnOnce(&mut Lane) -> T,
+    ) -> Option<(Arc<Notify>, T)> {
+        let found = self.with(of, target, |state, name, _| {
+            state.lanes.get_mut(name).map(|known| (Arc::clone(&known.freed), then(&mut known.lane)))
+        });
+        found.1
+    }
+
     fn end(&self, name: &LaneName, ticket: &Ticket, heard: Heard) -> Option<Change> {
         let now = self.clock.read().monotonic;
-        let change = self.lock().lanes.get_mut(name).and_then(|known| known.lane.end(ticket, heard, now));
-        self.freed.notify_waiters();
+        let change = self.lock().lanes.get_mut(name).and_then(|known| {
+            let change = known.lane.end(ticket, heard, now);
+            known.freed.notify_one();
+            change
+        });
         let target = &name.target;
         match change {
             None => {}

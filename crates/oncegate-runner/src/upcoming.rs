@@ -104,7 +104,7 @@ mod tests {
     fn due(count: u8) -> Vec<Due> {
         let automation = AutomationName::try_from("a").unwrap();
         let id = |n| ClaimRef { workspace: Workspace(1), id: ClaimId([n; 16]) };
-        (0..count).map(|n| Due { id: id(n), automation: automation.clone() }).collect()
+        (0..count).map(|n| Due { id: id(n), automation: automation.clone(), is_new: true }).collect()
     }
 
     fn first_byte(upcoming: &Upcoming) -> Option<u8> {

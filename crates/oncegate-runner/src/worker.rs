@@ -13,7 +13,7 @@ use oncegate_core::key::ClaimRef;
 use oncegate_core::time::Timestamp;
 use oncegate_core::token::{Fence, Token};
 use oncegate_store::StoreError;
-use oncegate_store::api::{ClaimCall, ClaimView, FinishCall, StepCall, Target};
+use oncegate_store::api::{Begun, ClaimCall, ClaimView, FinishCall, Opened, StepCall, Target};
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
@@ -21,6 +21,9 @@ use crate::entropy;
 use crate::flow::{Action, ForwardStep, Step, Until};
 use crate::gatekeeper::Gatekeeper;
 use crate::held::HeldAttempts;
+use crate::planning::Planned;
+use crate::sending::Written;
+use crate::stepping::Open;
 
 /// The runner's name in the history.
 pub(crate) const ACTOR: &str = "runner";
@@ -93,7 +96,16 @@ impl Worker {
             actor: ACTOR.into(),
             again: false,
         };
-        let Some(claimed) = store.claim(call).await? else { return Ok(Ended::Moved) };
+        let planned = Box::pin(self.plan(id)).await?;
+        let asked = self.gate.clock().read();
+        let (claimed, opened) = match &planned {
+            None => (store.claim(call).await?, None),
+            Some(planned) => match self.gate.begin_run(call, planned.first.clone()).await? {
+                None => (None, None),
+                Some(Begun { claimed, opened }) => (Some(claimed), opened),
+            },
+        };
+        let Some(claimed) = claimed else { return Ok(Ended::Moved) };
         let (Decision::Run(_), Some(token), Some(view)) = (&claimed.decision, claimed.token, claimed.view)
         else {
             return Ok(Ended::NotNow);
@@ -106,10 +118,21 @@ impl Worker {
         let waits_until = view.claim.open_since.after(sla);
         let attempt = Attempt { id, fence: view.claim.fence(), claim: view.claim, token, ttl, waits_until };
         let _held = held.hold(id, attempt.fence);
-        let work = store.work(id).await?;
+        let (work, open) = match (opened, planned) {
+            (Some(Opened::Word(..)), _) => return Ok(Ended::Moved),
+            (Some(Opened::Step(call)), Some(Planned { work, payload, ready: Some(ready), .. })) => {
+                (Some(work), Some(Open { payload, ready, written: Written { call, asked } }))
+            }
+            // What was made ready before is not known to be right for this attempt.
+            (_, planned) => {
+                drop(planned);
+                (store.work(id).await?, None)
+            }
+        };
+        let Some(work) = work else { return Ok(Ended::Moved) };
         // Whoever loses the claim meanwhile drops the step in flight; its row stays and counts as unknown.
         let last = tokio::select! {
-            last = self.steps(&attempt, work) => last?,
+            last = Box::pin(self.steps(&attempt, work, open)) => last?,
             () = self.keep_alive(&attempt) => Next::Leave,
             () = self.taken_away(&attempt, &bell, acted_on) => Next::Leave,
         };

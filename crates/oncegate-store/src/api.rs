@@ -23,7 +23,7 @@ use crate::StoreError;
 use crate::access::{Access, AuditFilter};
 pub use crate::deliveries::*;
 pub use crate::in_line::{InLine, Neighbour, Neighbours};
-pub use crate::nodes::Nodes;
+pub use crate::nodes::{Names, Nodes};
 use crate::notices::Notices;
 use crate::nudges::Nudges;
 use crate::people::People;
@@ -158,9 +158,67 @@ pub enum Acted {
     NotFound,
 }
 
+/// What an attempt does first.
+#[derive(Clone, Debug)]
+pub struct First {
+    /// Of the claim's row, from which this was made ([`Work::version`]).
+    pub version: i64,
+    /// What it is; its fence is the one of the attempt to come.
+    pub opening: Opening,
+}
+
+/// How an attempt begins.
+#[derive(Clone, Debug)]
+pub enum Opening {
+    /// With a call that is about to be sent.
+    Step(StepBegin),
+    /// With its last word: it has to wait.
+    Word(FinishCall),
+}
+
+impl Opening {
+    /// Of which claim.
+    pub fn id(&self) -> ClaimRef {
+        match self {
+            Self::Step(begin) => begin.id,
+            Self::Word(word) => word.id,
+        }
+    }
+
+    /// Of which attempt.
+    pub fn fence(&self) -> Fence {
+        match self {
+            Self::Step(begin) => begin.fence,
+            Self::Word(word) => word.fence,
+        }
+    }
+}
+
+/// What became of an [`Opening`].
+#[derive(Clone, Debug)]
+pub enum Opened {
+    /// The call is written down, under this number.
+    Step(i64),
+    /// What the word was answered.
+    Word(Answer, Box<ClaimView>),
+}
+
+/// The answer to [`Store::begin_run`].
+#[derive(Clone, Debug)]
+pub struct Begun {
+    /// That to the claim.
+    pub claimed: Claimed,
+    /// `None`: nothing was written beside it.
+    pub opened: Option<Opened>,
+}
+
 /// Everything the runner needs to run one claim.
 #[derive(Clone, Debug)]
 pub struct Work {
+    /// As it stands.
+    pub claim: Claim,
+    /// Of its row: another one once anything of it has changed.
+    pub version: i64,
     /// Its automation.
     pub automation: AutomationName,
     /// Its key.
@@ -291,6 +349,8 @@ pub struct Due {
     pub id: ClaimRef,
     /// Of which automation.
     pub automation: AutomationName,
+    /// Nobody has tried it yet, nor has it been due for long: it need not be told if it has to wait for its target.
+    pub is_new: bool,
 }
 
 /// What was answered to whoever said how an attempt goes, and the claim as it is now; `None`: there is no such claim.
@@ -323,6 +383,13 @@ pub trait Store:
     async fn begin_step(&self, step: StepBegin) -> Result<Option<i64>, StoreError>;
     /// Writes down how it ended, whoever holds the claim by now. `false`: the attempt no longer holds.
     async fn end_step(&self, step: StepEnd) -> Result<bool, StoreError>;
+    /// Takes an attempt together with what it does first, in one transaction; each as by itself. The attempt alone is
+    /// taken if the claim has changed since it was read, or was given under another fence; and by a store that does
+    /// not write both at once.
+    async fn begin_run(&self, call: ClaimCall, first: First) -> Result<Option<Begun>, StoreError> {
+        drop(first);
+        Ok(self.claim(call).await?.map(|claimed| Begun { claimed, opened: None }))
+    }
     /// Writes down how the last step ended and what its attempt says then, in one transaction; each as by itself.
     async fn end_run(&self, step: StepEnd, last: FinishCall) -> Result<Finished, StoreError>;
     /// Pauses or resumes an automation; one that is unknown is made. Returns whether that changed anything.
@@ -404,6 +471,12 @@ pub trait Store:
     /// each first, then the second of each, …. After [`Nodes::hello`] only of those that this node runs, so that what
     /// it cannot run does not stand before what it can. What waits its turn on a record is left out for a while.
     async fn due(&self, limit: u32) -> Result<Vec<Due>, StoreError>;
+    /// The same, without what is new of some automations: there is no room for it where its first step leads to. A
+    /// store may tell it nevertheless.
+    async fn due_but_new(&self, limit: u32, of: Names) -> Result<Vec<Due>, StoreError> {
+        drop(of);
+        self.due(limit).await
+    }
     /// When the next work comes due that was not due yet at `after`.
     async fn next_due(&self, after: Timestamp) -> Result<Option<Timestamp>, StoreError>;
     /// Carries the lease clock on; to be called every [`oncegate_core::time::Tick::INTERVAL`].

@@ -10,7 +10,7 @@ mod window;
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-use crate::key::{ClaimRef, Workspace};
+use crate::key::{ClaimId, ClaimRef, Workspace};
 use crate::limits;
 
 use breaker::{Breaker, Door};
@@ -268,6 +268,19 @@ impl Lane {
             *known = until.max(*known);
         }
         self.breaker.end(sent.is_probe, heard.standing, &self.rules.breaker, now)
+    }
+
+    /// Whether it is worth to take up what has not been tried: it may go, or not as many wait as may be in flight.
+    pub fn takes_new(&mut self, of: Workspace, now: Duration) -> bool {
+        self.sweep(now);
+        // No claim has this id; to the lane it is one that comes for the first time.
+        let nobody = ClaimRef { workspace: of, id: ClaimId([0; 16]) };
+        self.waiting.len() < self.rules.concurrency || self.shut(nobody, now).is_none()
+    }
+
+    /// How many calls it has let go so far.
+    pub fn passed(&self) -> u64 {
+        self.next
     }
 
     /// Somebody waited for room and there was none: whoever comes next need not try that.

@@ -71,6 +71,25 @@ fn calls_in_flight_are_counted_and_a_call_that_never_went_frees_its_place() {
 }
 
 #[test]
+fn what_is_new_is_taken_up_while_it_may_go_or_few_wait() {
+    let mut lane = lane(None, 2);
+    let calls = [1, 2].map(|n| lane.ask(claim(1, n), s(0)).unwrap());
+    assert!(lane.takes_new(Workspace(1), s(0)), "nobody waits");
+    assert!(lane.ask(claim(1, 3), s(0)).is_err());
+    assert!(lane.takes_new(Workspace(1), s(0)));
+    assert!(lane.ask(claim(1, 4), s(0)).is_err());
+    assert!(!lane.takes_new(Workspace(1), s(0)), "as many wait as may be in flight");
+    for call in &calls {
+        lane.sending(call, s(0));
+        lane.end(call, heard(Standing::Up), s(1));
+    }
+    assert!(lane.takes_new(Workspace(1), s(1)), "there is room, and those who wait have not been called");
+    let _held = [3, 4].map(|n| lane.ask(claim(1, n), s(1)).unwrap());
+    assert!(lane.takes_new(Workspace(1), s(1)), "nobody waits any more");
+    assert_eq!(lane.passed(), 4);
+}
+
+#[test]
 fn who_waits_for_room_is_told_a_time_that_the_calls_of_late_suggest() {
     let mut lane = lane(None, 2);
     let tickets = [1, 2].map(|n| lane.ask(claim(1, n), s(0)).unwrap());

@@ -90,7 +90,8 @@ pub(super) async fn work(db: &Connection, id: ClaimRef) -> Result<Option<Work>, 
     let payload = payload.map(|r| Payload { body: r.get(0), json: r.get(1) });
     let calls = rows(db, steps::OF_CLAIM, &[&id.workspace.0, &&id.id.0[..]]).await?;
     let steps = calls.iter().map(steps::read).collect();
-    Ok(Some(Work { automation: stored.view.automation, key: stored.view.key, payload, steps }))
+    let (version, view) = (stored.version, stored.view);
+    Ok(Some(Work { claim: view.claim, version, automation: view.automation, key: view.key, payload, steps }))
 }
 
 /// The workspaces and names of a JSON list of them.
@@ -152,7 +153,7 @@ pub(super) fn due_rows(rows: &[Row]) -> Result<Vec<Due>, Fault> {
     for r in rows {
         let (workspace, id) = (Workspace(r.get(0)), row::claim_id(r.try_get(1).map_err(unreadable)?)?);
         match AutomationName::try_from(r.get::<_, &str>(2)) {
-            Ok(automation) => due.push(Due { id: ClaimRef { workspace, id }, automation }),
+            Ok(automation) => due.push(Due { id: ClaimRef { workspace, id }, automation, is_new: false }),
             Err(_) => {
                 tracing::error!(claim = %id, "what is due is left out: its automation's name is unreadable");
             }

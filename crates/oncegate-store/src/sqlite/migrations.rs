@@ -11,7 +11,7 @@ use super::backups::BackupDir;
 use super::dir::DataDir;
 use crate::StoreError;
 
-const STEPS: [&str; 11] = [
+const STEPS: [&str; 12] = [
     include_str!("../../migrations/sqlite/0001_spine.sql"),
     include_str!("../../migrations/sqlite/0002_gate.sql"),
     include_str!("../../migrations/sqlite/0003_upkeep.sql"),
@@ -23,6 +23,7 @@ const STEPS: [&str; 11] = [
     include_str!("../../migrations/sqlite/0009_positions.sql"),
     include_str!("../../migrations/sqlite/0010_set_aside.sql"),
     include_str!("../../migrations/sqlite/0011_polls.sql"),
+    include_str!("../../migrations/sqlite/0012_due.sql"),
 ];
 
 /// The newest schema that this program knows.

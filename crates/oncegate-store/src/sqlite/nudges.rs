@@ -119,7 +119,7 @@ impl Context<'_> {
 
 pub(super) fn due(db: &Connection, now: Now, limit: u32) -> Result<Vec<Due>, StoreError> {
     let mut statement = db.prepare_cached(
-        "SELECT c.workspace_id, c.claim_id, a.name FROM claims c JOIN automations a ON a.id = c.automation_id \
+        "SELECT c.workspace_id, c.claim_id, a.name, 0 FROM claims c JOIN automations a ON a.id = c.automation_id \
          WHERE c.nudge_at <= ?1 AND a.paused_at IS NULL ORDER BY c.nudge_at LIMIT ?2",
     )?;
     queries::due_rows(statement.query(params![now.wall.as_millis(), limit])?)

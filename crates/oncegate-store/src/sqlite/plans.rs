@@ -31,6 +31,7 @@ use crate::api::{
     Release, StepBegin, StepEnd, StepOutcome, Target, UnverifiedCall, Workspace,
 };
 use crate::bulk::{BulkAct, BulkCall, Bulked};
+use crate::nodes::Names;
 use crate::observer::Journal;
 use crate::people::{self, Kept, Once, Write, Written, Wrote};
 use crate::search::By;
@@ -347,9 +348,9 @@ fn read_all(db: &Connection) {
     let bound = [AutomationName::try_from("welcome").unwrap()];
     queries::counts(db, WS, Some(&bound), NOW).unwrap();
     audit::read(db, WS, &AuditFilter { limit: 10, ..AuditFilter::default() }).unwrap();
-    queries::due(db, NOW, BOOT, None, 10).unwrap();
+    queries::due(db, NOW, BOOT, (None, &Names::default()), 10).unwrap();
     let names = [(Workspace::DEFAULT, AutomationName::try_from("welcome").unwrap())];
-    queries::due(db, NOW, BOOT, Some(&names.clone().into()), 10).unwrap();
+    queries::due(db, NOW, BOOT, (Some(&names.clone().into()), &names.clone().into()), 10).unwrap();
     queries::stranded(db, NOW, BOOT, &names.into()).unwrap();
     upkeep::next_due(db, NOW.wall).unwrap();
     vitals::read(db, Path::new("."), NOW, BOOT).unwrap();

@@ -176,7 +176,8 @@ pub(super) fn work(db: &Connection, id: ClaimRef) -> Result<Option<Work>, StoreE
         .query_row([stored.row], |r| Ok(Payload { body: r.get(0)?, json: r.get(1)? }))
         .optional()?;
     let steps = super::steps::of_claim(db, stored.row)?;
-    Ok(Some(Work { automation: stored.view.automation, key: stored.view.key, payload, steps }))
+    let (version, view) = (stored.version, stored.view);
+    Ok(Some(Work { claim: view.claim, version, automation: view.automation, key: view.key, payload, steps }))
 }
 
 /// The automations of a JSON list of workspaces and names, looked up once for a whole statement.
@@ -196,48 +197,53 @@ fn listed(names: &Names) -> String {
     serde_json::json!(names).to_string()
 }
 
-/// Due by its time, or `processing` under a runner that is gone or went stale; of `runs`, if given.
+/// Due by its time, or `processing` under a runner that is gone or went stale; of `runs`, if given, and nothing that is
+/// new of `no_new`.
 pub(super) fn due(
     db: &Connection,
     now: Now,
     boot: Boot,
-    runs: Option<&Names>,
+    (runs, no_new): (Option<&Names>, &Names),
     limit: u32,
 ) -> Result<Vec<Due>, StoreError> {
     let mut statement = db.prepare_cached(concat!(
         // Of each workspace its oldest, and then the first of each, the second of each, …
-        "SELECT workspace_id, claim_id, name FROM ( \
-           SELECT c.workspace_id, c.claim_id, a.name, c.due_at AS at, c.automation_id, \
+        "SELECT workspace_id, claim_id, name, is_new FROM ( \
+           SELECT c.workspace_id, c.claim_id, au.name, c.due_at AS at, c.attempt = 0 AND c.due_at > ?9 AS is_new, \
              row_number() OVER (PARTITION BY c.workspace_id ORDER BY c.due_at, c.id) AS place \
-             FROM workspaces w JOIN claims c ON c.id IN (SELECT d.id FROM claims d \
-               JOIN automations da ON da.id = d.automation_id \
-               WHERE d.workspace_id = w.id AND d.due_at <= ?1 AND d.due_at IS NOT NULL AND d.flow = 1 \
-               AND da.paused_at IS NULL AND (d.record IS NULL OR d.processing_state = 'processing' \
+             FROM automations au CROSS JOIN (SELECT 0 AS tried UNION ALL SELECT 1) k \
+             CROSS JOIN claims c ON c.id IN (SELECT d.id FROM claims d \
+               WHERE d.automation_id = au.id AND (d.attempt > 0) = k.tried AND d.due_at IS NOT NULL AND d.flow = 1 \
+               AND d.due_at <= CASE WHEN k.tried = 0 AND au.id IN (",
+        named!("?10"),
+        ") THEN ?9 ELSE ?1 END AND (d.record IS NULL OR d.processing_state = 'processing' \
                OR d.due_at <= ?7 OR NOT EXISTS (SELECT 1",
         earlier!("d.workspace_id", "d.record", "d.id"),
-        ")) AND (?6 IS NULL OR d.automation_id IN (",
+        ")) ORDER BY d.due_at, d.id LIMIT ?5) \
+             WHERE au.paused_at IS NULL AND (?6 IS NULL OR au.id IN (",
         named!("?6"),
-        ")) ORDER BY d.due_at, d.id LIMIT ?5) JOIN automations a ON a.id = c.automation_id \
+        ")) \
            UNION ALL \
-           SELECT c.workspace_id, c.claim_id, a.name, c.processing_started_at, c.automation_id, 0 FROM claims c \
+           SELECT c.workspace_id, c.claim_id, a.name, c.processing_started_at, 0, 0 FROM claims c \
              JOIN automations a ON a.id = c.automation_id \
              WHERE c.processing_state = 'processing' AND c.flow = 1 AND c.due_at IS NULL \
              AND (c.lease_expires <= ?2 OR (c.holder = 'runner' AND c.boot >= ?3 AND c.boot < ?4)) \
              AND a.paused_at IS NULL AND (?6 IS NULL OR c.automation_id IN (",
         named!("?6"),
-        "))) ORDER BY place, at LIMIT ?8",
+        "))) WHERE place <= ?5 ORDER BY place, at LIMIT ?8",
     ))?;
     let over = boot.over();
-    let runs = runs.map(listed);
     due_rows(statement.query(params![
         now.wall.as_millis(),
         now.lease.0,
         over.start,
         over.end,
         limit,
-        runs,
+        runs.map(listed),
         now.wall.before(UNSEEN).as_millis(),
-        limit.saturating_add(WORKSPACES_SEEN)
+        limit.saturating_add(WORKSPACES_SEEN),
+        now.wall.before(limits::WAITS_UNSEEN_MAX).as_millis(),
+        listed(no_new),
     ])?)
 }
 
@@ -249,9 +255,9 @@ pub(super) fn stranded(
     runnable: &Names,
 ) -> Result<Vec<(Workspace, AutomationName)>, StoreError> {
     let mut statement = db.prepare_cached(concat!(
-        // The plus: the order of the list must not choose the index.
-        "SELECT workspace_id, name FROM automations WHERE paused_at IS NULL AND (id IN ( \
-           SELECT +automation_id FROM claims WHERE due_at <= ?1 AND due_at IS NOT NULL AND flow = 1) \
+        "SELECT workspace_id, name FROM automations au WHERE paused_at IS NULL AND (EXISTS ( \
+           SELECT 1 FROM claims c WHERE c.automation_id = au.id AND (c.attempt > 0) IN (0, 1) \
+             AND c.due_at <= ?1 AND c.due_at IS NOT NULL AND c.flow = 1) \
          OR id IN (SELECT +automation_id FROM claims \
              WHERE processing_state = 'processing' AND flow = 1 AND due_at IS NULL \
              AND (lease_expires <= ?2 OR (holder = 'runner' AND boot >= ?3 AND boot < ?4)))) \
@@ -272,14 +278,14 @@ pub(super) fn stranded(
     Ok(found)
 }
 
-/// Whose turn it is, of rows of workspace, id and automation. One bad row never stops a sweep: it is left out, and
-/// told.
+/// Whose turn it is, of rows of workspace, id, automation and whether it is new. One bad row never stops a sweep: it is
+/// left out, and told.
 pub(super) fn due_rows(mut rows: Rows<'_>) -> Result<Vec<Due>, StoreError> {
     let mut due = Vec::new();
     while let Some(r) = rows.next()? {
         let (workspace, id) = (Workspace(r.get(0)?), ClaimId(r.get(1)?));
         match AutomationName::try_from(r.get::<_, String>(2)?.as_str()) {
-            Ok(automation) => due.push(Due { id: ClaimRef { workspace, id }, automation }),
+            Ok(automation) => due.push(Due { id: ClaimRef { workspace, id }, automation, is_new: r.get(3)? }),
             Err(_) => {
                 tracing::error!(claim = %id, "what is due is left out: its automation's name is unreadable")
             }

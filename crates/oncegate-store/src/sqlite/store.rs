@@ -28,9 +28,9 @@ use super::writer::{Manner, Writer};
 use super::{intake, migrations, payloads, queries, recovery, row, schema_meta, search, upkeep, vitals};
 use crate::StoreError;
 use crate::api::{
-    ActCall, Acted, AdmitCall, Admitted, ClaimCall, ClaimView, Claimed, DeliveryRow, Due, Filter, FinishCall,
-    Finished, HistoryRow, Page, PolicyBook, Recovery, Renamed, StepBegin, StepEnd, Store, UnverifiedCall,
-    Work,
+    ActCall, Acted, AdmitCall, Admitted, Begun, ClaimCall, ClaimView, Claimed, DeliveryRow, Due, Filter,
+    FinishCall, Finished, First, HistoryRow, Page, PolicyBook, Recovery, Renamed, StepBegin, StepEnd, Store,
+    UnverifiedCall, Work,
 };
 use crate::clock::{Clock, LeaseClock};
 use crate::nodes::Names;
@@ -52,21 +52,10 @@ pub struct Options {
     pub max_bytes: Option<u64>,
 }
 
-/// What a commit's durability rests on, as SQLite itself reports it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settings {
-    /// `wal`.
-    pub journal_mode: String,
-    /// 2 is FULL: every commit is synced.
-    pub synchronous: i64,
-    /// Whether rows may refer to nothing.
-    pub foreign_keys: bool,
-}
-
 /// The embedded store.
 pub struct SqliteStore {
     pub(super) shared: Arc<Shared>,
-    writer: Arc<Writer>,
+    pub(super) writer: Arc<Writer>,
     pub(super) stops: Arc<Stops>,
     pub(super) readers: Readers,
     pub(super) exports: Exports,
@@ -168,22 +157,6 @@ impl SqliteStore {
         Ok(Self { shared, writer, stops, readers, exports, dir })
     }
 
-    /// What the writer's connection really runs with.
-    ///
-    /// # Errors
-    /// The store is closed.
-    pub async fn settings(&self) -> Result<Settings, StoreError> {
-        self.writer
-            .write(Manner::TELLING, |db| {
-                Ok(Settings {
-                    journal_mode: db.pragma_query_value(None, "journal_mode", |r| r.get(0))?,
-                    synchronous: db.pragma_query_value(None, "synchronous", |r| r.get(0))?,
-                    foreign_keys: db.pragma_query_value(None, "foreign_keys", |r| r.get(0))?,
-                })
-            })
-            .await
-    }
-
     /// Runs `work` in the next transaction, with every stop counted that was answered before.
     pub(super) async fn transact<T, F>(&self, manner: Manner, work: F) -> Result<T, StoreError>
     where
@@ -195,7 +168,7 @@ impl SqliteStore {
         self.transact_now(manner, work).await
     }
 
-    async fn transact_now<T, F>(&self, manner: Manner, work: F) -> Result<T, StoreError>
+    pub(super) async fn transact_now<T, F>(&self, manner: Manner, work: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
         F: Fn(&Context<'_>) -> Result<T, StoreError> + Send + 'static,
@@ -286,6 +259,10 @@ impl Store for SqliteStore {
         .await
     }
 
+    async fn begin_run(&self, call: ClaimCall, first: First) -> Result<Option<Begun>, StoreError> {
+        self.begin_together(call, first).await
+    }
+
     async fn end_run(&self, step: StepEnd, last: FinishCall) -> Result<Finished, StoreError> {
         self.stops.counted(last.id).await;
         self.transact_now(Manner::TELLING.killed_at("done.before_commit", "done.committed"), move |cx| {
@@ -356,7 +333,10 @@ impl Store for SqliteStore {
     }
 
     async fn work(&self, id: ClaimRef) -> Result<Option<Work>, StoreError> {
-        self.readers.read(move |db| queries::work(db, id)).await
+        match self.readers.read_at_once(|db| queries::work(db, id)) {
+            Some(work) => work,
+            None => self.readers.read(move |db| queries::work(db, id)).await,
+        }
     }
 
     async fn list(&self, workspace: Workspace, filter: Filter) -> Result<Page<ClaimView>, StoreError> {
@@ -407,12 +387,20 @@ impl Store for SqliteStore {
     }
 
     async fn due(&self, limit: u32) -> Result<Vec<Due>, StoreError> {
+        self.due_but_new(limit, Names::default()).await
+    }
+
+    async fn due_but_new(&self, limit: u32, of: Names) -> Result<Vec<Due>, StoreError> {
         if self.shared.recovering.load(Ordering::Acquire) {
             return Ok(vec![]);
         }
         let shared = Arc::clone(&self.shared);
-        let runs = shared.runs();
-        self.readers.read(move |db| queries::due(db, shared.now(), shared.boot, runs.as_deref(), limit)).await
+        self.readers
+            .read(move |db| {
+                let runs = shared.runs();
+                queries::due(db, shared.now(), shared.boot, (runs.as_deref(), &of), limit)
+            })
+            .await
     }
 
     async fn next_due(&self, after: Timestamp) -> Result<Option<Timestamp>, StoreError> {

@@ -147,9 +147,10 @@ fn reap_claims(db: &Connection, now: Now, limit: u32, journal: &Journal) -> Resu
 pub(super) fn next_due(db: &Connection, after: Timestamp) -> Result<Option<Timestamp>, StoreError> {
     let at: Option<i64> = db
         .prepare_cached(
-            "SELECT min(at) FROM (SELECT (SELECT c.due_at FROM claims c JOIN automations a ON a.id = c.automation_id \
-             WHERE c.workspace_id = w.id AND c.due_at > ?1 AND c.due_at IS NOT NULL AND c.flow = 1 \
-             AND a.paused_at IS NULL ORDER BY c.due_at LIMIT 1) AS at FROM workspaces w)",
+            "SELECT min(at) FROM (SELECT (SELECT c.due_at FROM claims c WHERE c.automation_id = au.id \
+               AND (c.attempt > 0) = k.tried AND c.due_at > ?1 AND c.due_at IS NOT NULL AND c.flow = 1 \
+               ORDER BY c.due_at LIMIT 1) AS at \
+             FROM automations au CROSS JOIN (SELECT 0 AS tried UNION ALL SELECT 1) k WHERE au.paused_at IS NULL)",
         )?
         .query_row([after.as_millis()], |r| r.get(0))?;
     Ok(at.map(row::ts))

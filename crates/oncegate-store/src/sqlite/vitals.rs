@@ -89,8 +89,9 @@ fn due(db: &Connection, now: Now, boot: Boot) -> Result<(u64, Option<Timestamp>)
     let (count, since): (i64, Option<i64>) = db
         .prepare_cached(
             "SELECT count(*), min(at) FROM ( \
-               SELECT c.due_at AS at FROM claims c JOIN automations a ON a.id = c.automation_id \
-                 WHERE c.due_at <= ?1 AND c.flow = 1 AND a.paused_at IS NULL \
+               SELECT c.due_at AS at FROM automations au JOIN claims c ON c.automation_id = au.id \
+                 WHERE (c.attempt > 0) IN (0, 1) AND c.due_at <= ?1 AND c.due_at IS NOT NULL AND c.flow = 1 \
+                 AND au.paused_at IS NULL \
                UNION ALL \
                SELECT c.processing_started_at FROM claims c JOIN automations a ON a.id = c.automation_id \
                  WHERE c.processing_state = 'processing' AND c.flow = 1 AND c.due_at IS NULL \

@@ -29,7 +29,7 @@ trait Job: Send {
     /// Answers: with what `apply` found, or with the error that undid it.
     fn answer(self: Box<Self>, fate: Result<(), StoreError>);
     /// Where a test may kill the process around this call's commit.
-    fn places(&self) -> Option<(&'static str, &'static str)>;
+    fn places(&self) -> Places;
 }
 
 struct Call<T, F> {
@@ -39,11 +39,14 @@ struct Call<T, F> {
     manner: Manner,
 }
 
+/// Names before a commit and after it, of each thing that a call does.
+type Places = [Option<(&'static str, &'static str)>; 2];
+
 /// How a call goes through the writer.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Manner {
     /// Where a test may kill the process around its commit.
-    places: Option<(&'static str, &'static str)>,
+    places: Places,
     /// It tells what has happened already, so it counts even if whoever told it does not wait for the answer.
     is_news: bool,
     /// It may use the room that is kept free: it finishes what was taken, or makes room, and takes nothing new.
@@ -52,18 +55,18 @@ pub(super) struct Manner {
 
 impl Manner {
     /// Asks for something: whoever hangs up before it is done gets nothing done.
-    pub(super) const ASKING: Self = Self { places: None, is_news: false, is_urgent: false };
+    pub(super) const ASKING: Self = Self { places: [None; 2], is_news: false, is_urgent: false };
     /// Asks for something that must be possible on a full disk too.
     pub(super) const URGENT: Self = Self { is_urgent: true, ..Self::ASKING };
     /// Tells what has happened: written, come what may.
-    pub(super) const TELLING: Self = Self { places: None, is_news: true, is_urgent: true };
+    pub(super) const TELLING: Self = Self { places: [None; 2], is_news: true, is_urgent: true };
 
     /// Tells what can be told later, if there is no room for it.
     pub(super) const COUNTING: Self = Self { is_news: true, ..Self::ASKING };
 
     /// The same, with places to be killed at.
     pub(super) const fn killed_at(self, before: &'static str, after: &'static str) -> Self {
-        Self { places: Some((before, after)), ..self }
+        Self { places: [Some((before, after)), self.places[0]], ..self }
     }
 }
 
@@ -95,7 +98,7 @@ where
         let _ = self.reply.send(answer);
     }
 
-    fn places(&self) -> Option<(&'static str, &'static str)> {
+    fn places(&self) -> Places {
         self.manner.places
     }
 }
@@ -237,12 +240,12 @@ impl Desk {
             job.apply(&tx)?;
             calls += 1;
         }
-        for (before, _) in batch.iter().filter_map(|job| job.places()) {
+        for (before, _) in batch.iter().flat_map(|job| job.places()).flatten() {
             failpoint::hit(before);
         }
         tx.commit()?;
         self.journal.committed(calls, self.clock.read().monotonic.saturating_sub(begun));
-        for (_, after) in batch.iter().filter_map(|job| job.places()) {
+        for (_, after) in batch.iter().flat_map(|job| job.places()).flatten() {
             failpoint::hit(after);
         }
         Ok(())

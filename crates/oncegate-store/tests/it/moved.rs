@@ -14,7 +14,7 @@ use oncegate_core::policy::Jitter;
 use oncegate_core::token::Token;
 use oncegate_store::access::NewToken;
 use oncegate_store::api::{
-    AdmitCall, AdmitEvent, Claimed, Filter, FinishCall, PolicyBook, StepBegin, StepOutcome, Workspace,
+    AdmitCall, AdmitEvent, Claimed, Filter, FinishCall, PolicyBook, StepBegin, StepOutcome, Work, Workspace,
 };
 use oncegate_store::bulk::{BulkAct, BulkCall};
 use oncegate_store::clock::{Clock, ManualClock};
@@ -188,7 +188,9 @@ async fn told_of(store: &dyn Store) -> Told {
     let mut told = Vec::new();
     for view in &mut claims {
         told.push(format!("{:?}", store.history(view.at()).await.unwrap()));
-        told.push(format!("{:?}", store.work(view.at()).await.unwrap()));
+        let Work { version, automation, key, payload, steps, .. } =
+            store.work(view.at()).await.unwrap().unwrap();
+        told.push(format!("{version} {automation} {key} {payload:?} {steps:?}"));
         told.push(format!("{:?}", store.deliveries(view.at(), 100).await.unwrap()));
         // What the process before held is, to a node, something that was held before it; that is looked at elsewhere.
         view.inbox = None;

@@ -41,6 +41,7 @@ mod privacy;
 mod records;
 mod repeats;
 mod reviews;
+mod runs;
 mod search;
 pub(crate) mod senders;
 mod steps;
