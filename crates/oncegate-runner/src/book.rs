@@ -7,6 +7,7 @@ use std::sync::{Arc, RwLock};
 use oncegate_connect::TargetName;
 use oncegate_core::identity::CallerRules;
 use oncegate_core::key::{AutomationName, Workspace};
+use oncegate_core::limits;
 use oncegate_core::policy::Policy;
 use oncegate_store::api::PolicyBook;
 use oncegate_store::nodes::{Abilities, Names};
@@ -75,7 +76,10 @@ impl Book {
         let book = self.automations.read().unwrap_or_else(std::sync::PoisonError::into_inner);
         let mut firsts = FirstTargets::new();
         for ((workspace, name), automation) in &*book {
-            if let Some(target) = automation.flow.as_ref().and_then(|flow| flow.first_target()) {
+            // What soon is a person's business must be seen to soon.
+            let may_wait = automation.policy.sla > limits::WAITS_UNSEEN_MAX;
+            let target = automation.flow.as_ref().filter(|_| may_wait).and_then(|flow| flow.first_target());
+            if let Some(target) = target {
                 firsts.entry(*workspace).or_default().insert(name.clone(), target);
             }
         }

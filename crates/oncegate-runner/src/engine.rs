@@ -4,12 +4,12 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use oncegate_connect::{Caller, Mailer};
+use oncegate_connect::{Caller, Mailer, TargetName};
 use oncegate_core::key::{AutomationName, ClaimRef, Workspace};
 use oncegate_core::limits;
 use oncegate_core::notice::{self, NoticeKind};
 use oncegate_core::time::{Tick, Timestamp};
-use oncegate_store::api::{Due, Names};
+use oncegate_store::api::Names;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
@@ -118,7 +118,8 @@ async fn work(worker: Worker, concurrency: usize, mut stopped: watch::Receiver<b
         let share = fair::share(concurrency, gate.book().workspaces());
         let mut at_work = at_work(&active);
         upcoming.again();
-        let (mut passed_over, mut new_ones, mut has_looked) = (0, 0, false);
+        let (mut passed_over, mut new_ones, mut has_looked, mut look_behind) = (0, 0, false, false);
+        let mut coming: HashMap<(Workspace, TargetName), usize> = HashMap::new();
         while active.len() < concurrency {
             if !has_looked && (must_look || !upcoming.is_fresh(now, others)) {
                 (has_looked, must_look, is_owed) = (true, false, false);
@@ -151,14 +152,22 @@ async fn work(worker: Worker, concurrency: usize, mut stopped: watch::Receiver<b
             }
             // What is new stays new while enough others wait for where it leads to. Behind many of them it is looked
             // again, without them.
-            if work.is_new && !has_room(&gate, &firsts, &work) {
-                if new_ones == NEW_PASSED_OVER {
-                    is_owed = true;
-                    break;
+            if work.is_new && !gate.targets().is_waiting(work.id) {
+                let whom = firsts.get(&work.id.workspace).and_then(|firsts| firsts.get(&work.automation));
+                let on_their_way =
+                    whom.map(|whom| coming.entry((work.id.workspace, whom.clone())).or_default());
+                if let (Some(whom), Some(on_their_way)) = (whom, on_their_way) {
+                    if !gate.targets().takes_new(work.id.workspace, whom, *on_their_way) {
+                        if new_ones == NEW_PASSED_OVER {
+                            look_behind = true;
+                            break;
+                        }
+                        new_ones += 1;
+                        upcoming.pass_over();
+                        continue;
+                    }
+                    *on_their_way += 1;
                 }
-                new_ones += 1;
-                upcoming.pass_over();
-                continue;
             }
             // What waits for a target that has no room stays as it is: nothing is written for it. Too many of them
             // would stand before the others.
@@ -184,7 +193,7 @@ async fn work(worker: Worker, concurrency: usize, mut stopped: watch::Receiver<b
         // What is new is looked for at once, unless that was done just now and found what cannot start yet.
         let waits = is_owed && upcoming.is_fresh(now, others);
         let nap = match full || !cooling.is_empty() || !upcoming.is_empty() {
-            _ if waits && !full => FRESH,
+            _ if (waits || look_behind) && !full => FRESH,
             // Work that cools is due and cannot start: looking for it every moment would not help.
             true => LOOK,
             false => until_next(&gate, looked_at).await,
@@ -205,18 +214,11 @@ async fn work(worker: Worker, concurrency: usize, mut stopped: watch::Receiver<b
     drain(&gate, running, &held).await;
 }
 
-/// Whether a new claim may go where its first call leads to, or is to wait for that.
-fn has_room(gate: &Gatekeeper, firsts: &FirstTargets, work: &Due) -> bool {
-    let of = work.id.workspace;
-    let target = firsts.get(&of).and_then(|firsts| firsts.get(&work.automation));
-    target.is_none_or(|target| gate.targets().takes_new(of, target))
-}
-
-/// The automations whose new claims may not.
+/// The automations whose new claims may not go where their first call leads to.
 fn without_room(gate: &Gatekeeper, firsts: &FirstTargets) -> Names {
     let all =
         firsts.iter().flat_map(|(of, firsts)| firsts.iter().map(move |(name, target)| (*of, name, target)));
-    let without = all.filter(|(of, _, target)| !gate.targets().takes_new(*of, target));
+    let without = all.filter(|(of, _, target)| !gate.targets().takes_new(*of, target, 0));
     without.map(|(of, name, _)| (of, name.clone())).collect()
 }
 

@@ -7,6 +7,7 @@ use oncegate_core::token::Fence;
 use oncegate_store::StoreError;
 use oncegate_store::api::{First, Opening, Work};
 use serde_json::Value;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::flow::{Flow, Step};
@@ -19,6 +20,8 @@ use crate::worker::{Attempt, Worker, hands_over, word};
 /// A run that begins as it is expected to.
 pub(crate) struct Planned {
     pub(crate) work: Work,
+    /// What it was made from.
+    pub(crate) flow: Arc<Flow>,
     pub(crate) payload: Value,
     pub(crate) first: First,
     /// `None`: it waits.
@@ -73,7 +76,7 @@ impl Worker {
             Err(_) => return Ok(None),
         };
         let first = First { version: work.version, opening };
-        Ok(Some(Planned { work, payload, first, ready }))
+        Ok(Some(Planned { work, flow, payload, first, ready }))
     }
 
     /// `None`: it is not meant for this event, or cannot be made of it.

@@ -1,5 +1,7 @@
 //! The steps of an attempt in their order: which has yet to be sent, and whether it may be.
 
+use std::sync::Arc;
+
 use oncegate_core::finish::{Call, Failed};
 use oncegate_store::StoreError;
 use oncegate_store::api::{REVIEW, StepCall, StepOutcome, WAIT, Work, step_of};
@@ -58,6 +60,7 @@ impl<'a> Run<'a> {
 
 /// A run whose first call is written down.
 pub(crate) struct Open {
+    pub(crate) flow: Arc<Flow>,
     pub(crate) payload: Value,
     pub(crate) ready: Ready,
     pub(crate) written: Written,
@@ -75,15 +78,18 @@ impl Worker {
         work: Work,
         opened: Option<Open>,
     ) -> Result<Next, StoreError> {
-        let Some(flow) = self.gate.book().automation(attempt.id.workspace, &work.automation).flow else {
+        let (flow, payload, opened) = match opened {
+            Some(Open { flow, payload, ready, written }) => (Some(flow), Ok(payload), Some((ready, written))),
+            None => {
+                let declared = self.gate.book().automation(attempt.id.workspace, &work.automation);
+                (declared.flow, payload_of(&work), None)
+            }
+        };
+        let Some(flow) = flow else {
             return Ok(Next::Finish(failed(&format!(
                 "the automation `{}` declares no steps any more; declare them again, then reset this claim",
                 work.automation
             ))));
-        };
-        let (payload, opened) = match opened {
-            Some(Open { payload, ready, written }) => (Ok(payload), Some((ready, written))),
-            None => (payload_of(&work), None),
         };
         let payload = match payload {
             Ok(payload) => payload,

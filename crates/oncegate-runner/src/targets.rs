@@ -116,11 +116,18 @@ impl Targets {
         self.lock().waits.len()
     }
 
-    /// Whether what is to call a target for the first time should be taken up.
-    pub(crate) fn takes_new(&self, of: Workspace, target: &TargetName) -> bool {
-        let (name, _) = self.rules(of, target);
+    /// Whether what is to call a target for the first time should be taken up, behind so many others that are on their
+    /// way there already.
+    pub(crate) fn takes_new(&self, of: Workspace, target: &TargetName, coming: usize) -> bool {
+        let (name, rules) = self.rules(of, target);
         let now = self.clock.read().monotonic;
-        self.lock().lanes.get_mut(&name).is_none_or(|known| known.lane.takes_new(of, now))
+        coming < rules.concurrency.saturating_mul(2)
+            && self.lock().lanes.get_mut(&name).is_none_or(|known| known.lane.takes_new(of, now))
+    }
+
+    /// Whether a claim is known to wait for a target.
+    pub(crate) fn is_waiting(&self, who: ClaimRef) -> bool {
+        self.lock().waits.contains_key(&who)
     }
 
     /// Takes up a claim that is due, unless it waits for a target that has no room for it yet.

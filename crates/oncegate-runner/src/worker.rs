@@ -100,10 +100,18 @@ impl Worker {
         let asked = self.gate.clock().read();
         let (claimed, opened) = match &planned {
             None => (store.claim(call).await?, None),
-            Some(planned) => match self.gate.begin_run(call, planned.first.clone()).await? {
-                None => (None, None),
-                Some(Begun { claimed, opened }) => (Some(claimed), opened),
-            },
+            Some(planned) => {
+                let begun = self.gate.begin_run(call, planned.first.clone()).await;
+                let runs = |begun: &Begun| matches!(begun.claimed.decision, Decision::Run(_));
+                if !begun.as_ref().is_ok_and(|begun| begun.as_ref().is_some_and(runs)) {
+                    // It asked before it was known to run: neither a place nor a turn is kept for it.
+                    self.gate.targets().forget(id);
+                }
+                match begun? {
+                    None => (None, None),
+                    Some(Begun { claimed, opened }) => (Some(claimed), opened),
+                }
+            }
         };
         let Some(claimed) = claimed else { return Ok(Ended::Moved) };
         let (Decision::Run(_), Some(token), Some(view)) = (&claimed.decision, claimed.token, claimed.view)
@@ -120,8 +128,8 @@ impl Worker {
         let _held = held.hold(id, attempt.fence);
         let (work, open) = match (opened, planned) {
             (Some(Opened::Word(..)), _) => return Ok(Ended::Moved),
-            (Some(Opened::Step(call)), Some(Planned { work, payload, ready: Some(ready), .. })) => {
-                (Some(work), Some(Open { payload, ready, written: Written { call, asked } }))
+            (Some(Opened::Step(call)), Some(Planned { work, flow, payload, ready: Some(ready), .. })) => {
+                (Some(work), Some(Open { flow, payload, ready, written: Written { call, asked } }))
             }
             // What was made ready before is not known to be right for this attempt.
             (_, planned) => {

@@ -465,3 +465,27 @@ async fn a_call_that_is_taken_away_leaves_its_place_to_others() {
     gate.advance(mins(6)).await;
     all_done(&gate, &names[1..]).await;
 }
+
+#[tokio::test]
+async fn who_may_not_run_has_no_turn_at_a_target_that_others_want() {
+    let receiver = Receiver::start().await;
+    let top = format!("targets: {{ '{}': {{ rate: 1/10m }} }}", receiver.address);
+    let record = "    record: 'crm:{{ payload.order }}'";
+    let gate = Setup::new(&yaml(&top, record, "by_key"), &receiver).start().await;
+    orders(&gate, &named("first", 1)).await;
+    all_done(&gate, &named("first", 1)).await;
+    gate.advance(mins(5)).await;
+    let held = json!({ "automation": "story", "idempotency_key": "k", "record": "crm:busy_0" });
+    gate.api.claim_with(&held).await.is("run first");
+    orders(&gate, &named("busy", 1)).await;
+    eventually("it has asked for its turn", async || {
+        (metric(&gate, "oncegate_calls_held_back_total{why=\"rate\"}").await == "1").then_some(())
+    })
+    .await;
+    idle(&gate).await;
+    orders(&gate, &named("next", 1)).await;
+    all_wait(&gate, &named("next", 1)).await;
+    gate.advance(mins(6)).await;
+    all_done(&gate, &named("next", 1)).await;
+    assert_eq!(receiver.requests().len(), 2);
+}
