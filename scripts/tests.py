@@ -8,8 +8,8 @@ import concurrent.futures
 import json
 import os
 import resource
-import subprocess
 import ssl
+import subprocess
 import sys
 import tempfile
 import time

@@ -83,15 +83,15 @@ pub(crate) struct Called {
 
 /// What is waited for in place, at most: longer waits hold none of the runner's places.
 const IN_PLACE: Duration = Duration::from_millis(200);
-/// Whether that is short enough for a place of the runner.
-fn in_place(wait: &Wait) -> bool {
-    wait.wait <= IN_PLACE && matches!(wait.why, Why::Busy | Why::Rate)
-}
-
 /// How long one nap of that is, if nothing rings, and how many there are: a clock may end a nap early.
 const NAP: (Duration, u32) = (Duration::from_millis(25), 8);
 /// How often it is looked who did not come back.
 const SWEEP: Duration = Duration::from_secs(60);
+
+/// Whether a wait is short enough to hold a place of the runner.
+fn in_place(wait: &Wait) -> bool {
+    wait.wait <= IN_PLACE && matches!(wait.why, Why::Busy | Why::Rate)
+}
 
 impl Targets {
     /// Why calls are held back, as metrics say it.
